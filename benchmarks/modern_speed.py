@@ -23,6 +23,7 @@ from pretrain_speed import prepare
 from speed_sizes import SIZES
 
 from bertlab_modern.modern import ModernEncoder
+from bertlab_studies.plan.flops import encoder_flops
 
 FIT = """
 seed_everything: 1
@@ -106,7 +107,7 @@ def flops_of_a_token(size: str, vocab_size: int, length: float) -> float:
         encoder = ModernEncoder(
             1, num_hidden_layers=layers, hidden_size=width, num_attention_heads=heads
         )
-    return 3 * (encoder.flops_per_token(length) + 0.15 * 2 * width * (width + vocab_size))
+    return 3 * (encoder_flops(encoder, length) + 0.15 * 2 * width * (width + vocab_size))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import torch
 
 from bertlab.encoders.bert import BertEncoder
+from bertlab_studies.plan.flops import encoder_flops
 
 # layers, hidden size, attention heads
 SIZES = {
@@ -30,4 +31,4 @@ def needed_flops(size: str, length: float, share_read: float) -> float:
             1, num_hidden_layers=layers, hidden_size=width, num_attention_heads=heads
         )
     unread = 2 * (2 * width * width + 2 * width * encoder.intermediate_size) + 4 * length * width
-    return encoder.flops_per_token(length) - (1 - share_read) * unread
+    return encoder_flops(encoder, length) - (1 - share_read) * unread

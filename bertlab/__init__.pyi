@@ -15,10 +15,6 @@ from bertlab.api.batch import last_token as last_token
 from bertlab.api.batch import pack as pack
 from bertlab.api.command import Command as Command
 from bertlab.api.encoder import Encoder as Encoder
-from bertlab.api.evaluation import EvaluatedModel as EvaluatedModel
-from bertlab.api.evaluation import Evaluation as Evaluation
-from bertlab.api.evaluation import EvaluationResult as EvaluationResult
-from bertlab.api.evaluation import ScoreGrid as ScoreGrid
 from bertlab.api.examples import Column as Column
 from bertlab.api.examples import DataSource as DataSource
 from bertlab.api.examples import Example as Example
@@ -28,10 +24,7 @@ from bertlab.api.examples import RawDocument as RawDocument
 from bertlab.api.examples import RawExamples as RawExamples
 from bertlab.api.examples import text_ids as text_ids
 from bertlab.api.exchange import CheckpointReader as CheckpointReader
-from bertlab.api.exchange import Exporter as Exporter
-from bertlab.api.exchange import ExportReport as ExportReport
 from bertlab.api.exchange import ForeignCheckpoint as ForeignCheckpoint
-from bertlab.api.exchange import ModelAddress as ModelAddress
 from bertlab.api.executor import Executor as Executor
 from bertlab.api.executor import OrderedMap as OrderedMap
 from bertlab.api.format import NamedFormat as NamedFormat

@@ -6,7 +6,6 @@ The names are listed here once: `extend.py` reads them from this file, mypy and 
 from bertlab.api.batch import pad_to_multiple_of as pad_to_multiple_of
 from bertlab.api.command import Opened as Opened
 from bertlab.api.encoder import layers_of as layers_of
-from bertlab.api.evaluation import FloatArray as FloatArray
 from bertlab.api.examples import LabelledExamples as LabelledExamples
 from bertlab.api.examples import holds_no_examples as holds_no_examples
 from bertlab.api.format import ColumnSources as ColumnSources
@@ -16,7 +15,6 @@ from bertlab.api.huggingface import HuggingFaceForm as HuggingFaceForm
 from bertlab.api.huggingface import check_only as check_only
 from bertlab.api.huggingface import real_number as real_number
 from bertlab.api.huggingface import whole_number as whole_number
-from bertlab.api.task import build_all as build_all
 from bertlab.api.tokenizer import BoolArray as BoolArray
 from bertlab.api.tokenizer import PairLayout as PairLayout
 from bertlab.api.tokenizer import TokenArray as TokenArray
@@ -175,8 +173,6 @@ from bertlab.encoders.attention import to_heads as to_heads
 from bertlab.encoders.bert import SelfAttention as SelfAttention
 from bertlab.encoders.bert_form import POSITION_NAMES as POSITION_NAMES
 from bertlab.encoders.bert_form import BertForm as BertForm
-from bertlab.encoders.bert_form import padded_attention as padded_attention
-from bertlab.encoders.bert_form import padded_summary as padded_summary
 from bertlab.encoders.layers import Dropout as Dropout
 from bertlab.encoders.layers import check_sizes as check_sizes
 from bertlab.encoders.layers import choose_preset as choose_preset
@@ -221,6 +217,7 @@ from bertlab.heads.sentences import SingleSentence as SingleSentence
 from bertlab.heads.sentences import pair_features as pair_features
 from bertlab.heads.sentences import text_features as text_features
 from bertlab.model.build import build_encoder as build_encoder
+from bertlab.model.build import build_layers as build_layers
 from bertlab.model.build import build_metrics as build_metrics
 from bertlab.model.build import build_tasks as build_tasks
 from bertlab.model.build import check_lengths as check_lengths
@@ -244,9 +241,6 @@ from bertlab.model.optimizer_config import OptimizerConfig as OptimizerConfig
 from bertlab.model.optimizer_config import check_betas as check_betas
 from bertlab.model.optimizer_config import check_eps as check_eps
 from bertlab.model.optimizer_config import read_optimizer as read_optimizer
-from bertlab.model.prediction import Combination as Combination
-from bertlab.model.prediction import check_layers as check_layers
-from bertlab.model.prediction import combine_layers as combine_layers
 from bertlab.objectives.changing import Change as Change
 from bertlab.objectives.changing import ChangingNumber as ChangingNumber
 from bertlab.objectives.changing import largest_of as largest_of

@@ -29,10 +29,21 @@ CONTRACTS = {
         "bertlab.api.tokenizer.TokenizerFiles",
         "bertlab.WordPieceTokenizer",
     ),
-    "Evaluations": ("evaluation",),
+    "Evaluations": (
+        "bertlab.Evaluation",
+        "bertlab.EvaluatedModel",
+        "bertlab.EvaluationResult",
+        "bertlab.ScoreGrid",
+    ),
     "Optimizers and schedules": ("optimizer",),
     "Named formats and DataModules": ("format", "bertlab.TaskData"),
-    "Exporters and readers": ("exchange", "bertlab.Pretrained"),
+    "Exporters and readers": (
+        "exchange",
+        "bertlab.Exporter",
+        "bertlab.ExportReport",
+        "bertlab.ModelAddress",
+        "bertlab.Pretrained",
+    ),
     "Executors": ("executor", "bertlab_studies.execute.executor.StudyExecutor"),
     "Commands": ("command",),
 }

@@ -11,20 +11,14 @@ from bertlab import DataError as DataError
 from bertlab import DataSource as DataSource
 from bertlab import Encoder as Encoder
 from bertlab import EncoderOutput as EncoderOutput
-from bertlab import EvaluatedModel as EvaluatedModel
-from bertlab import Evaluation as Evaluation
 from bertlab import EvaluationError as EvaluationError
-from bertlab import EvaluationResult as EvaluationResult
 from bertlab import Example as Example
 from bertlab import Executor as Executor
-from bertlab import Exporter as Exporter
-from bertlab import ExportReport as ExportReport
 from bertlab import Features as Features
 from bertlab import ForeignCheckpoint as ForeignCheckpoint
 from bertlab import Head as Head
 from bertlab import Labels as Labels
 from bertlab import Metric as Metric
-from bertlab import ModelAddress as ModelAddress
 from bertlab import NamedFormat as NamedFormat
 from bertlab import Objective as Objective
 from bertlab import OptimizerRecipe as OptimizerRecipe
@@ -38,7 +32,6 @@ from bertlab import RawDocument as RawDocument
 from bertlab import RawExamples as RawExamples
 from bertlab import ReportSection as ReportSection
 from bertlab import Schedule as Schedule
-from bertlab import ScoreGrid as ScoreGrid
 from bertlab import SpecialTokens as SpecialTokens
 from bertlab import Submission as Submission
 from bertlab import Task as Task
@@ -54,6 +47,15 @@ from bertlab import first_token as first_token
 from bertlab import hookimpl as hookimpl
 from bertlab import last_token as last_token
 from bertlab import pack as pack
+
+# for type checkers: what the packages that call them add to the face as bertlab.names
+from bertlab_evaluations.contract import EvaluatedModel as EvaluatedModel
+from bertlab_evaluations.contract import Evaluation as Evaluation
+from bertlab_evaluations.contract import EvaluationResult as EvaluationResult
+from bertlab_evaluations.contract import ScoreGrid as ScoreGrid
+from bertlab_interop.contract import Exporter as Exporter
+from bertlab_interop.contract import ExportReport as ExportReport
+from bertlab_interop.contract import ModelAddress as ModelAddress
 
 CONTRACT: int
 OLDEST_CONTRACT: int

@@ -44,7 +44,7 @@ class TokenLabels(Generic[ArrayT]):
         """Return what an objective wrote.
 
         Raises:
-            PluginError: it wrote none, or was not prepared yet.
+            PluginError: it wrote none, or is prepared later.
         """
         names = f"{objective}_positions", f"{objective}_labels"
         if any(name not in fields for name in names):
@@ -93,11 +93,7 @@ class PackedSequences:
         return np.diff(self.cu_seqlens)
 
     def token_labels(self, objective: str) -> TokenLabels[IntArray]:
-        """Return what an objective predicts here, by its config name; see :class:`TokenLabels`.
-
-        Raises:
-            PluginError: it wrote none, or is prepared later.
-        """
+        """Return what an objective predicts here, by its config name; errors as ``read``."""
         return TokenLabels[IntArray].read(objective, self.fields)
 
     def write_token_labels(self, objective: str, positions: IntArray, labels: IntArray) -> None:
@@ -161,11 +157,7 @@ class PackedBatch:
         return len(self.cu_seqlens) - 1
 
     def token_labels(self, objective: str) -> TokenLabels[Tensor]:
-        """Return what an objective predicts here, by its config name; see :class:`TokenLabels`.
-
-        Raises:
-            PluginError: the batch has no such labels.
-        """
+        """Return what an objective predicts here, by its config name; errors as ``read``."""
         return TokenLabels[Tensor].read(objective, self.fields)
 
     @cached_property

@@ -62,61 +62,8 @@ class Encoder(nn.Module, ABC):
             all_layers: also return the hidden states of every layer.
         """
 
-    def padded_form(self) -> nn.Module:
-        """Return a module that computes the same on padded batches; optional.
-
-        Exporters such as ONNX call it, as no data decides its shapes. The layers are shared, and it
-        is used in evaluation mode. B sequences, the longest of S tokens::
-
-            forward(input_ids, attention_mask, token_type_ids=None) -> (states, pooled)
-
-        ``input_ids``, ``attention_mask`` (1 for tokens, 0 for the padding behind each sequence) and
-        ``token_type_ids`` (None: all 0) are ``(B, S)`` int64, ``states`` are ``(B, S, H)`` with any
-        finite values in the padding, ``pooled`` is ``(B, H)``.
-
-        Raises:
-            NotImplementedError: there is no such form; the message says why.
-        """
-        raise NotImplementedError(f"{type(self).__name__} has no form for padded batches")
-
-    def tokens_attended(self, sequence_length: float) -> float:
-        """Return how many tokens a token attends to in all layers, for counts of operations.
-
-        Args:
-            sequence_length: S, a mean over the sequences.
-
-        Returns:
-            L * S; less where layers do not see the whole sequence.
-        """
-        return self.num_hidden_layers * sequence_length
-
-    def flops_per_token(self, sequence_length: float) -> float:
-        """Return the operations of a forward pass for one of the tokens of a sequence.
-
-        A multiplication and an addition are two. Only matrix products count: those with the weights
-        of linear and recurrent layers, and attention.
-
-        Args:
-            sequence_length: a mean over the sequences, in tokens.
-        """
-        # scores and weighted sums: 2 * tokens * hidden_size operations each
-        attention = 4 * self.hidden_size * self.tokens_attended(sequence_length)
-        # the pooler sees one token of a sequence
-        return 2 * (_weights(self) - _weights(self.pooler)) + attention
-
 
 def layers_of(encoder: nn.Module) -> list[nn.Module]:
     """Return what an encoder calls one after the other: the members of its ``nn.ModuleList``s."""
     lists = [each for each in encoder.modules() if isinstance(each, nn.ModuleList)]
     return [layer for each in lists for layer in each]
-
-
-def _weights(module: nn.Module) -> int:
-    """Number of weights that each token is multiplied with: of linear and recurrent layers."""
-    return sum(
-        parameter.numel()
-        for layer in module.modules()
-        if isinstance(layer, nn.Linear | nn.RNNBase)
-        for parameter in layer.parameters(recurse=False)
-        if parameter.dim() > 1  # no biases, no norms
-    )

@@ -4,7 +4,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -169,20 +169,6 @@ class Task(nn.Module, ABC):
         del values
         return {}
 
-    def flops_per_token(self, encoder: "Encoder", sequence_length: float, steps: float) -> float:
-        """Return the operations of a forward pass beyond the encoder's, for a token that is read.
-
-        Called on a task that is not built. Studies set scores against them. By default 0: a
-        classifier of one vector a sequence costs next to nothing.
-
-        Args:
-            encoder: its sizes; ``encoder.flops_per_token(sequence_length)`` is one more pass.
-            sequence_length: mean over the sequences, in tokens.
-            steps: of the run, for what changes over it.
-        """
-        del encoder, sequence_length, steps
-        return 0.0
-
     @abstractmethod
     def decode(self, output: EncoderOutput, batch: PackedBatch) -> list[dict[str, Any]]:
         """Return predictions in the user's terms, one JSON-ready dict for each of B sequences."""
@@ -238,52 +224,6 @@ class Objective(Task):
         input_ids=…)`` keeps the rest.
         """
         return batch
-
-
-def after_required(names: Iterable[str], objectives: Mapping[str, Objective]) -> list[str]:
-    """Return the names in their order, but each objective after those that it requires."""
-    ordered: dict[str, None] = {}  # as a set that keeps its order
-
-    def add(name: str) -> None:
-        for each in objectives[name].requires if name in objectives else ():
-            if each in objectives:
-                add(each)
-        ordered.setdefault(name)
-
-    # [sbo, nsp, mlm], sbo requires mlm -> [mlm, sbo, nsp]
-    for name in names:
-        add(name)
-    return list(ordered)
-
-
-def preparation_order(objectives: Mapping[str, Objective]) -> list[str]:
-    """Return the names in the order in which a batch is prepared, whatever the config's is.
-
-    Text is moved first and overwritten last: all others see the words that the corpus has, but
-    for those that require the one which overwrites.
-    """
-
-    def rank(name: str) -> int:
-        objective = objectives[name]
-        own = 2 if objective.corrupts_input else 0 if objective.rearranges_input else 1
-        return max([own, *(rank(each) for each in objective.requires if each in objectives)])
-
-    return after_required(sorted(objectives, key=rank), objectives)
-
-
-def build_all(tasks: Mapping[str, Task], context: TaskContext) -> None:
-    """Create the layers of all tasks, each after those that it requires.
-
-    Args:
-        tasks: that were found to go together.
-        context: what they are built for.
-    """
-    objectives = {name: task for name, task in tasks.items() if isinstance(task, Objective)}
-    for name in after_required(tasks, objectives):
-        task, labels = tasks[name], context.head_labels.get(name, context.labels)
-        if isinstance(task, Objective):
-            task.required = {each: objectives[each] for each in task.requires}
-        task.build(replace(context, labels=labels))
 
 
 class Head(Task):

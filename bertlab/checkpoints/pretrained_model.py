@@ -1,16 +1,18 @@
 """``bertlab.load``: an earlier model to use from Python: encoder, tokenizer and tasks."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from bertlab.api.encoder import Encoder
-from bertlab.api.evaluation import EvaluatedModel
-from bertlab.api.task import Task, TaskContext
+from bertlab.api.examples import Example
+from bertlab.api.task import Head, Task, TaskContext
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.pretrained import Pretrained, head_settings, known_tokenizer, one_head
 from bertlab.checkpoints.restore import (
@@ -20,16 +22,18 @@ from bertlab.checkpoints.restore import (
     restore_module,
 )
 from bertlab.checkpoints.tensor_files import load_matching
-from bertlab.errors import CheckpointError, CommandError
+from bertlab.data.inputs import InputRows, TextRows, given_texts
+from bertlab.data.rows.lines import words_of
+from bertlab.errors import CheckpointError, CommandError, DataError
 from bertlab.model.build import build_encoder, build_tasks
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import OptimizerConfig
-from bertlab.model.prediction import (
-    Combination,
-    Input,
-    predict,
-)
 from bertlab.objectives.changing import largest_of
+
+if TYPE_CHECKING:
+    from bertlab.api import EvaluatedModel
+
+Input = str | tuple[Any, ...] | Mapping[str, Any]  # a text, a pair of texts, an example
 
 
 def load(source: str | Path, head: str | None = None) -> "PretrainedModel":
@@ -106,8 +110,14 @@ class PretrainedModel:
             module.named_tasks() if isinstance(module, BertModule) else {}
         )
 
-    def evaluated(self) -> EvaluatedModel:
-        """Return the model in the form that evaluations read."""
+    def evaluated(self) -> "EvaluatedModel":
+        """Return the model in the form that evaluations read.
+
+        Raises:
+            ImportError: bertlab-evaluations is not installed.
+        """
+        from bertlab.api import EvaluatedModel  # noqa: PLC0415  of a package
+
         return EvaluatedModel(
             self.source, self.encoder, self.tokenizer, self.tasks, shows_progress=True
         )
@@ -134,13 +144,13 @@ class PretrainedModel:
             )
         # a text or a tuple is a sequence itself, but here it is one input
         inputs = [texts] if isinstance(texts, str | tuple | Mapping) else list(texts)
-        return predict(self._module, self.tokenizer, inputs, self.max_seq_length)
+        return _predict(self._module, self.tokenizer, inputs, self.max_seq_length)
 
     def embed(
         self,
         texts: str | Sequence[str],
         layers: Sequence[int] = (-1,),
-        combine: Combination = "mean",
+        combine: Literal["concat", "sum", "mean"] = "mean",
         pool: Literal["none", "cls", "mean"] = "mean",
         batch_size: int = 32,
     ) -> npt.NDArray[np.float32]:
@@ -190,3 +200,68 @@ def _huggingface_module(
     module = BertModule(encoder, tasks, context, OptimizerConfig())
     load_weights(found, module)
     return module
+
+
+@torch.no_grad()
+def _predict(
+    module: BertModule,
+    tokenizer: Tokenizer,
+    inputs: Sequence[Input],
+    max_seq_length: int,
+) -> list[dict[str, Any]]:
+    """Return a prediction for each input, as ``bertlab predict`` writes them."""
+    head = module.head
+    if head is None:
+        return _of_objectives(module, tokenizer, inputs, max_seq_length)
+    examples = [_example(each, number, head) for number, each in enumerate(inputs)]
+    (name,) = module.named_tasks()  # a head is the only task
+    batches = InputRows(iter(examples), head, name, tokenizer, max_seq_length)
+    parts: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for step in batches:
+        for batch in step:
+            predicted = module.predict_step(batch.to(module.device), 0)
+            # rows [0, 0, 1]: a long text was cut in two, and row 0 has two parts to merge
+            for number, part in zip(batch.fields["row"].tolist(), predicted, strict=True):
+                parts[number].append(part)
+    return [head.merge(example, parts[number]) for number, example in enumerate(examples)]
+
+
+def _of_objectives(
+    module: BertModule, tokenizer: Tokenizer, inputs: Sequence[Input], limit: int
+) -> list[dict[str, Any]]:
+    texts: list[str] = []
+    pairs: list[str] = []
+    for number, each in enumerate(inputs):
+        pair = (each,) if isinstance(each, str) else each
+        if not isinstance(pair, tuple) or not 0 < len(pair) <= 2:
+            raise DataError(f"text {number}: found {each!r}, expected a text or a pair of texts")
+        texts.append(pair[0])
+        pairs += pair[1:]
+    if pairs and len(pairs) != len(texts):
+        raise DataError("found texts and pairs of texts, expected one of the two kinds")
+    batches = TextRows(given_texts(texts, pairs or None), tokenizer, limit)
+    return [
+        prediction
+        for step in batches
+        for batch in step
+        for prediction in module.predict_step(batch.to(module.device), 0)
+    ]
+
+
+def _example(given: Input, number: int, head: Head) -> Example:
+    """Return an input under the names of the head's columns."""
+    where = f"input {number}"
+    columns = [column for column in head.columns if not column.is_truth and column.required]
+    if isinstance(given, Mapping):
+        values = dict(given)
+    else:
+        found = given if isinstance(given, tuple) else (given,)
+        if len(found) != len(columns):
+            names = ", ".join(column.name for column in columns)
+            raise DataError(f"{where}: found {given!r}, expected values for {names}")
+        values = {column.name: value for column, value in zip(columns, found, strict=True)}
+    first = columns[0]
+    if len(columns) == 1 and first.kind == "texts" and isinstance(values.get(first.name), str):
+        # a text is a sequence, too: of its characters
+        values[first.name] = words_of(values[first.name])
+    return Example(values, where)

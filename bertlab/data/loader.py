@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from bertlab.api.batch import IntArray, PackedBatch, PackedSequences, TokenLabels
 from bertlab.api.rng import CounterRNG
-from bertlab.api.task import Objective, preparation_order
+from bertlab.api.task import Objective
 from bertlab.data.corpus.store import StoreReport, TokenStore
 from bertlab.data.run_length import StepSizes
 from bertlab.data.sampler import SegmentPairsSampler, SequenceSampler
@@ -87,6 +87,37 @@ class SequenceStream:
         order = self.sampler.rng.seed
         masks = "" if self.seed == order else f", masks of seed {self.seed}"
         return f"sequences {first} to {last} of seed {order}{masks}"
+
+
+def after_required(names: Iterable[str], objectives: Mapping[str, Objective]) -> list[str]:
+    """Return the names in their order, but each objective after those that it requires."""
+    ordered: dict[str, None] = {}  # as a set that keeps its order
+
+    def add(name: str) -> None:
+        for each in objectives[name].requires if name in objectives else ():
+            if each in objectives:
+                add(each)
+        ordered.setdefault(name)
+
+    # [sbo, nsp, mlm], sbo requires mlm -> [mlm, sbo, nsp]
+    for name in names:
+        add(name)
+    return list(ordered)
+
+
+def preparation_order(objectives: Mapping[str, Objective]) -> list[str]:
+    """Return the names in the order in which a batch is prepared, whatever the config's is.
+
+    Text is moved first and overwritten last: all others see the words that the corpus has, but
+    for those that require the one which overwrites.
+    """
+
+    def rank(name: str) -> int:
+        objective = objectives[name]
+        own = 2 if objective.corrupts_input else 0 if objective.rearranges_input else 1
+        return max([own, *(rank(each) for each in objective.requires if each in objectives)])
+
+    return after_required(sorted(objectives, key=rank), objectives)
 
 
 def prepare_sequences(

@@ -22,10 +22,7 @@ Context = Any  # torch.autograd.function.FunctionCtx, with what is kept on it
 def to_heads(qkv: Tensor, batch: PackedBatch, num_heads: int) -> tuple[Tensor, Tensor, Tensor]:
     """Return queries, keys and values as ``(B, A, S, d)`` each; any finite values in the padding.
 
-    Args:
-        qkv: ``(T, 3 * A * d)``, side by side; rows that follow are left out.
-        batch: gives the borders of the sequences.
-        num_heads: A.
+    ``qkv`` has them side by side, ``(T, 3 * A * d)``; rows that follow are left out.
     """
     size = (len(batch), num_heads, batch.max_seqlen)
     rows = batch.rows_of_heads(num_heads)
@@ -54,12 +51,7 @@ class PlacesOfRows:
 
 
 def places_of_rows(rows: Tensor, batch: PackedBatch) -> PlacesOfRows | None:
-    """Lay out some tokens of a batch; None if a sequence has more than half its tokens there.
-
-    Args:
-        rows: ``(N,)`` int64 tokens in ascending order.
-        batch: gives the borders of the sequences.
-    """
+    """Lay out ``(N,)`` ascending tokens; None if a sequence has more than half its tokens there."""
     # lengths [5, 6], rows [0, 2, 7]: sequence [0, 0, 1], counts [2, 1], most 2 ->
     # positions [[0, 2], [2, 0]], places [0, 1, 2]; the fourth place is padding
     starts = batch.cu_seqlens.long()

@@ -309,14 +309,6 @@ class BertEncoder(Encoder):
             summary=self._summary,
         )
 
-    def padded_form(self) -> nn.Module:
-        """Return the encoder on padded batches; a BiLSTM has no such form."""
-        from bertlab.encoders.bert_form import PaddedBert  # noqa: PLC0415  for exporters only
-
-        if self.bilstm_layers:
-            raise NotImplementedError("it has a BiLSTM (model.encoder.bilstm_layers)")
-        return PaddedBert(self)
-
     def _embed(self, batch: PackedBatch) -> Tensor:
         tokens: Tensor = self.token_embedding(batch.input_ids)
         has_segments = self.type_vocab_size > 1

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
@@ -10,7 +11,8 @@ from torch import nn
 from torchmetrics import Metric
 
 from bertlab.api.encoder import Encoder, layers_of
-from bertlab.api.task import Head, Objective, Task, TaskContext, build_all
+from bertlab.api.task import Head, Objective, Task, TaskContext
+from bertlab.data.loader import after_required
 from bertlab.data.module import naming_head
 from bertlab.errors import ConfigError, PluginError
 from bertlab.objectives.cross_entropy import SummedCrossEntropy
@@ -87,12 +89,18 @@ def build_tasks(model: Arguments) -> dict[str, Task]:
 
 
 def build_layers(tasks: Mapping[str, Task], context: TaskContext) -> None:
-    """Create the layers of all tasks; of several, errors name the head that they are of."""
-    heads = {name: task for name, task in tasks.items() if isinstance(task, Head)}
-    build_all({name: task for name, task in tasks.items() if name not in heads}, context)
-    for name, head in heads.items():
-        with naming_head(name) if len(tasks) > 1 else nullcontext():
-            build_all({name: head}, context)
+    """Create the layers of all tasks, each after those that it requires.
+
+    Of several tasks, errors name the head that they are of.
+    """
+    objectives = {name: task for name, task in tasks.items() if isinstance(task, Objective)}
+    for name in after_required(tasks, objectives):
+        task, labels = tasks[name], context.head_labels.get(name, context.labels)
+        if isinstance(task, Objective):
+            task.required = {each: objectives[each] for each in task.requires}
+        named = isinstance(task, Head) and len(tasks) > 1
+        with naming_head(name) if named else nullcontext():
+            task.build(replace(context, labels=labels))
 
 
 def keeps_encoder_fixed(heads: Mapping[str, Head]) -> bool:

@@ -24,15 +24,8 @@ Part = tuple[int, int, dict[str, Any]]
 class EvaluationSet(nn.Module):
     """Torchmetrics of every task, and merged predictions of heads that score whole examples.
 
-    Args:
-        tasks: by config name, built.
-        name: of the set; empty if there is one only.
-        rows: labelled rows of the set; nothing for objectives.
-        metrics: that the config names beside the tasks' own. One whose class has ``tasks``, a tuple
-            of names, is of these tasks only.
-
-    Raises:
-        ConfigError: if a task has a metric of the same name.
+    ``name`` is empty where there is one set only, and ``examples`` where there are objectives only.
+    ``metrics`` are those that the config names beside the tasks' own.
     """
 
     def __init__(
@@ -143,13 +136,7 @@ class Evaluated:
 
 
 class Evaluations(nn.ModuleList):
-    """All evaluation sets of a run, by the number of their data loader.
-
-    Args:
-        tasks: by config name, built.
-        sets: their rows; the first one of a task decides.
-        metrics: that the config names beside the tasks' own.
-    """
+    """All evaluation sets of a run, by the number of their data loader; a task's first decides."""
 
     def __init__(
         self,
@@ -181,11 +168,7 @@ class Evaluations(nn.ModuleList):
         return metric_name(stage, name, first.name, self._tasks[name].monitor[0])
 
     def better_end(self, name: str) -> str | None:
-        """Return which end of a logged metric is better, ``min`` or ``max``; None if none tells.
-
-        Args:
-            name: as it is logged, such as ``val/mlm/loss``.
-        """
+        """Return the better end of a logged metric, val/mlm/loss -> ``min``; None if unknown."""
         _, _, rest = name.partition("/")
         if rest in ("loss", HEADS_MEAN):
             return "min" if rest == "loss" else heads_direction(self._tasks)
@@ -227,12 +210,7 @@ class Evaluations(nn.ModuleList):
 
 
 def known_ends(task: Task, metrics: Mapping[str, Metric]) -> dict[str, str]:
-    """Return the better end, ``min`` or ``max``, of each metric of a task that tells it.
-
-    Args:
-        task: names those that no torchmetrics metric tells.
-        metrics: its torchmetrics, and those that the config adds.
-    """
+    """Return the better end, ``min`` or ``max``, of each metric of a task, where one tells."""
     ends = {"loss": "min"}
     for name, metric in metrics.items():
         if metric.higher_is_better is not None:
@@ -277,6 +255,7 @@ def _collection(name: str, task: Task, further: Mapping[str, Metric]) -> MetricC
     for key, metric in further.items():
         if key in metrics:
             raise ConfigError(f"model.metrics: {name} has a metric {key} of its own; rename yours")
+        # a metric whose class has ``tasks``, a tuple of names, is of these tasks only
         if name in (getattr(metric, "tasks", ()) or (name,)):
             metrics[key] = deepcopy(metric)  # each task, and each set, adds up its own
     # torchmetrics would join metrics whose states are equal after the first batch, for good

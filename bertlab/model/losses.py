@@ -107,12 +107,7 @@ def _read_later(norm: Tensor) -> Callable[[], float]:
 
 
 def shares_of(losses: Sequence[TaskLoss], counts: Tensor) -> list[Tensor]:
-    """Return the share of each task's loss in the mean of its step, scalars in float32.
-
-    Args:
-        losses: of a batch, one a task.
-        counts: ``(tasks,)`` predictions of each task in the step.
-    """
+    """Return the losses of a batch over the ``(tasks,)`` counts of the step, float32 scalars."""
     return [
         loss.sum.float() / count.clamp(min=1)  # nothing to predict: 0 / 1, not NaN
         for loss, count in zip(losses, counts, strict=True)

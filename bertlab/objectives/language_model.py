@@ -29,7 +29,6 @@ from bertlab.objectives.cross_entropy import (
 )
 
 if TYPE_CHECKING:
-    from bertlab.api.encoder import Encoder
     from bertlab.api.rng import CounterRNG
     from bertlab.api.tokenizer import Tokenizer
 
@@ -79,11 +78,7 @@ class TokenClasses:
 
 
 class TargetMean(Metric):
-    """Mean over the targets of a value that a table gives to each class.
-
-    Args:
-        table: ``(V,)`` float value of each class.
-    """
+    """Mean over the targets of the value that a ``(V,)`` float table gives to their class."""
 
     full_state_update = False
     table: Tensor
@@ -108,15 +103,10 @@ class TargetMean(Metric):
 
 
 def unigram_baselines(token_counts: IntArray, classes: TokenClasses) -> dict[str, Metric]:
-    """Return what a model without context reaches on the same targets.
+    """Return what a model without context reaches, by ``(V,)`` int64 counts in the training text.
 
-    Args:
-        token_counts: ``(V,)`` int64 occurrences in the training text.
-        classes: which ids are special; these are never targets and not counted.
-
-    Returns:
-        ``unigram_loss``, cross-entropy in nats of the add-one smoothed unigram distribution, and
-        ``unigram_accuracy``, the share of targets that are the commonest token.
+    ``unigram_loss`` is the cross-entropy in nats of the add-one smoothed unigram distribution,
+    ``unigram_accuracy`` the share of targets that are the commonest token. Special ids never count.
     """
     counts = torch.from_numpy(np.where(classes.special, 0, token_counts))
     smoothed = (counts + 1).double()
@@ -199,18 +189,6 @@ class TokenPrediction(Objective):
                 losses = F.cross_entropy(scores.float(), wanted, reduction="none")
             torch.neg(losses, out=place)
         return found
-
-    def predicted_share(self, steps: float) -> float:
-        """Return the share of the tokens that are predicted, a mean over so many steps."""
-        del steps
-        return 1.0
-
-    def flops_per_token(self, encoder: "Encoder", sequence_length: float, steps: float) -> float:
-        """Return the operations of the transform and of the scores of the vocabulary."""
-        del sequence_length
-        width = encoder.hidden_size
-        weights = width * (width + encoder.vocab_size)  # (H, H) and (H, V)
-        return 2.0 * weights * self.predicted_share(steps)
 
     def tokens_read(self, batch: PackedBatch) -> Tensor | None:
         """Return the positions that predict; None of a batch without labels."""

@@ -3,7 +3,6 @@
 import math
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
-from statistics import mean
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -13,7 +12,7 @@ import torch
 from bertlab.api.batch import EncoderOutput, IntArray, PackedBatch, PackedSequences
 from bertlab.api.optimizer import Progress
 from bertlab.errors import ConfigError, check_at_least, check_share, nearest
-from bertlab.objectives.changing import Change, ChangingNumber, moments
+from bertlab.objectives.changing import Change, ChangingNumber
 from bertlab.objectives.language_model import TokenClasses, TokenPrediction
 
 if TYPE_CHECKING:
@@ -347,12 +346,6 @@ class MaskedLM(TokenPrediction):
         if self.rate is None:
             return self.recipe
         return replace(self.recipe, rate=self.rate.at(progress))
-
-    def predicted_share(self, steps: float) -> float:
-        """Return the rate, or its mean where it changes."""
-        if self.rate is None:
-            return self.recipe.rate
-        return mean(self.rate.at(moment) for moment in moments(steps))
 
     def decode(self, output: EncoderOutput, batch: PackedBatch) -> list[dict[str, Any]]:
         """Return ``{"fillers": [[{"token", "probability"}, …], …]}`` of each sequence.

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from lightning.pytorch.cli import LightningArgumentParser
     from lightning.pytorch.strategies import Strategy
 
+    from bertlab.api import ExportReport, ModelAddress
     from bertlab.api.batch import PackedBatch
     from bertlab.api.command import Opened
-    from bertlab.api.exchange import ExportReport, ModelAddress
     from bertlab.api.format import PredictionFile
     from bertlab.checkpoints.pretrained import Pretrained
     from bertlab.config.request import Request

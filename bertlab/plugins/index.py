@@ -46,13 +46,15 @@ _BRINGS = {
         "evaluation attention, evaluation held_out_loss, evaluation minimal_pairs, "
         "evaluation probing, evaluation sentence_similarity, "
         "key evaluations, key evaluate_every, key checkpoint_words, name embed_texts, "
-        "name words_checkpoints"
+        "name words_checkpoints, name EvaluatedModel, name Evaluation, name EvaluationResult, "
+        "name ScoreGrid"
     ),
     "bertlab-gpu": "strategy fsdp, key background_checkpoints, accumulate_grad_batches auto",
     "bertlab-guard": "key check_every",
     "bertlab-interop": (
-        "command export, name export_model, exporter onnx, exporter sentence-transformers, "
-        "exporter transformers, reader tensorflow"
+        "command export, name export_model, name Exporter, name ExportReport, name ModelAddress, "
+        "name padded_attention, name padded_summary, "
+        "exporter onnx, exporter sentence-transformers, exporter transformers, reader tensorflow"
     ),
     "bertlab-modern": (
         "encoder modern, tokenizer bpe, tokenizer unigram, optimizer lamb, optimizer lion, "
@@ -68,7 +70,7 @@ _BRINGS = {
     "bertlab-studies": (
         "command study, command ablate, executor local, key seeds, key against_scratch, "
         "key stages, logger wandb, logger mlflow, callback LearningRateFinder, "
-        "name Study, name StudyScores, name study"
+        "name Study, name StudyScores, name encoder_flops, name study"
     ),
     "bertlab-tasks": (
         "head feature_tagging, head multi_label, head multiple_choice, head span, head tagging, "

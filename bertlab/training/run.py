@@ -6,15 +6,13 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertlab.api.exchange import ExportReport
-from bertlab.checkpoints.pretrained_model import PretrainedModel, load
+from bertlab.checkpoints.pretrained_model import Input, PretrainedModel, load
 from bertlab.checkpoints.run_directory import MANIFEST_FILE, RESULTS_FILE, STAGES_FILE
 from bertlab.config.merge import read_request
 from bertlab.config.request import Request, to_arguments
 from bertlab.config.yaml_files import read_config
 from bertlab.errors import CheckpointError, as_mistakes
 from bertlab.files import read_object
-from bertlab.model.prediction import Input
 from bertlab.plugins.hooks import opened_by_package
 from bertlab.training.cli import open_command
 from bertlab.training.results import (
@@ -28,6 +26,8 @@ from bertlab.training.results import (
 if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
+
+    from bertlab.api import ExportReport
 
 ConfigSource = str | Path | Mapping[str, Any]
 
@@ -174,7 +174,7 @@ class Run:
         form: str = "transformers",
         head: str | None = None,
         settings: Mapping[str, Any] | None = None,
-    ) -> ExportReport:
+    ) -> "ExportReport":
         """Write the model as a folder that others load; see ``bertlab.export_model``.
 
         Raises:

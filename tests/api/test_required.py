@@ -12,12 +12,11 @@ from bertlab.api.task import (
     Objective,
     TaskContext,
     TaskLoss,
-    build_all,
-    preparation_order,
 )
+from bertlab.data.loader import preparation_order
 from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import ConfigError, PluginError
-from bertlab.model.build import check_tasks
+from bertlab.model.build import build_layers, check_tasks
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer import check_whole_steps
 from bertlab.model.optimizer_config import OptimizerConfig
@@ -87,7 +86,7 @@ def test_each_is_built_and_prepared_after_what_it_requires() -> None:
     # nsp sees the words of the corpus; follower and second see what mlm has masked
     assert preparation_order(tasks) == ["mover", "nsp", "mlm", "follower", "second"]
     del tasks["mover"]
-    build_all(tasks, TaskContext(encoder(), TOKENIZER))
+    build_layers(tasks, TaskContext(encoder(), TOKENIZER))
     follower = tasks["follower"]
     assert follower.required["mlm"] is tasks["mlm"]
     assert isinstance(follower, Follower)
@@ -107,7 +106,7 @@ def test_what_is_built_in_the_order_of_the_config_has_the_weights_that_it_had() 
         for task in tasks.values():
             task.build(context)
 
-    for ours, theirs in zip(weights(build_all), weights(one_by_one), strict=True):
+    for ours, theirs in zip(weights(build_layers), weights(one_by_one), strict=True):
         assert torch.equal(ours, theirs)
 
 

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from transformers import BertConfig, BertPreTrainedModel
 
+from bertlab.api import ExportReport
 from bertlab.api.batch import PackedBatch, pack
 from bertlab.api.encoder import Encoder
-from bertlab.api.exchange import ExportReport
 from bertlab.api.task import Task, TaskContext
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.pretrained import Pretrained
@@ -22,6 +22,7 @@ from bertlab.objectives.language_model import CausalLM
 from bertlab.objectives.masked_lm import MaskedLM
 from bertlab.tokenizer.files import WordPieceTokenizer
 from bertlab_interop.export import export_folder
+from bertlab_interop.padded import padded_form
 from bertlab_interop.transformers_folder import write_huggingface
 
 Model = TypeVar("Model", bound=torch.nn.Module)
@@ -114,3 +115,16 @@ def assert_bit_equal(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]
     for name, tensor in expected.items():
         assert found[name].dtype == tensor.dtype, name
         assert torch.equal(found[name], tensor), name
+
+
+def check_padded_form(kind: type[Encoder], changes: dict[str, object]) -> None:
+    torch.manual_seed(0)
+    encoder = randomized(kind(**(SIZES | changes)))
+    batch = batch_of([7, 48, 1, 20])
+    with torch.no_grad():
+        expected = encoder(batch)
+        states, pooled = padded_form(encoder)(**padded_inputs(batch))
+    close = {"atol": 2e-5, "rtol": 1e-5}
+    torch.testing.assert_close(unpadded(batch, states), expected.tokens, **close)
+    torch.testing.assert_close(pooled, expected.pooled, **close)
+    assert states.isfinite().all()  # in the padding, too

@@ -17,7 +17,7 @@ from transformers import (
     BertModel,
 )
 
-from bertlab.api.exchange import ExportReport
+from bertlab.api import ExportReport
 from bertlab.api.task import Task
 from bertlab.checkpoints.huggingface import read_huggingface
 from bertlab.checkpoints.tensor_files import load_matching

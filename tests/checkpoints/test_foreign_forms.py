@@ -18,7 +18,7 @@ from tests.conftest import Command
 from tests.plugins.strange_packages import install, without
 
 EXPORTER = '''
-from bertlab.api.exchange import Exporter, ExportReport
+from bertlab.api import Exporter, ExportReport
 
 
 class Names(Exporter):

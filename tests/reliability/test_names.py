@@ -14,7 +14,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from bertlab.api.evaluation import EvaluationResult, ScoreGrid
+from bertlab.api import EvaluationResult, ScoreGrid
 from bertlab.config.yaml_files import read_config
 from bertlab.errors import say
 from bertlab.files import utf8

@@ -1,50 +1,44 @@
 """``Case``: a class under test and the data for its checks."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 import torch
-from torchmetrics import Metric
 
-from bertlab.api import (
-    CheckpointReader,
-    Command,
-    DataSource,
-    Encoder,
-    Evaluation,
-    Executor,
-    Exporter,
-    Head,
-    NamedFormat,
-    Objective,
-    OptimizerRecipe,
-    Schedule,
-    Tokenizer,
-    TokenizerKind,
-)
+from bertlab.api import DataSource, Encoder, Tokenizer, TokenizerKind
 from bertlab.extend import Kind, train_tokenizer
+from bertlab_conformance.plugin_list import base_of
 from bertlab_conformance.samples import SampleCorpus, SampleLanguage
 
 SEED = 7
-BASES: dict[Kind, type[Any]] = {
-    "encoder": Encoder,
-    "objective": Objective,
-    "head": Head,
-    "metric": Metric,
-    "source": DataSource,
-    "evaluation": Evaluation,
-    "optimizer": OptimizerRecipe,
-    "schedule": Schedule,
-    "tokenizer": TokenizerKind,
-    "command": Command,
-    "exporter": Exporter,
-    "reader": CheckpointReader,
-    "executor": Executor,
-    "format": NamedFormat,
-}
+# an object is of the first kind whose class it derives from
+KINDS: tuple[Kind, ...] = (
+    "encoder",
+    "objective",
+    "head",
+    "metric",
+    "source",
+    "evaluation",
+    "optimizer",
+    "schedule",
+    "tokenizer",
+    "command",
+    "exporter",
+    "reader",
+    "executor",
+    "format",
+)
+
+
+def bases() -> Iterator[tuple[Kind, type[Any]]]:
+    """Yield each kind that is checked, with the class that those of the kind derive from."""
+    for kind in KINDS:
+        with suppress(ImportError):  # its package is missing: nothing derives from it
+            yield kind, base_of(kind)
 
 
 @dataclass(frozen=True)

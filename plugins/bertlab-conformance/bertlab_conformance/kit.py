@@ -12,7 +12,15 @@ import pytest
 from bertlab import nearest
 from bertlab.api import Encoder, Example, Features, PackedBatch, PluginError, Task
 from bertlab.extend import Kind, collate, installed, load_class
-from bertlab_conformance.cases import BASES, Case, MetricCase, Options, SourceCase, TokenizerCase
+from bertlab_conformance.cases import (
+    KINDS,
+    Case,
+    MetricCase,
+    Options,
+    SourceCase,
+    TokenizerCase,
+    bases,
+)
 from bertlab_conformance.check import SHOWN_ALONE, Check, CheckRunner
 from bertlab_conformance.checks import (
     building,
@@ -40,6 +48,7 @@ from bertlab_conformance.checks import (
     rows as row_checks,
 )
 from bertlab_conformance.checks.exchange import ExporterCase, ReaderCase
+from bertlab_conformance.plugin_list import base_of
 from bertlab_conformance.task_cases import EncoderCase, EvaluationCase, HeadCase, ObjectiveCase
 
 # in the order in which their checks run
@@ -179,7 +188,7 @@ def list_checks(kind: Kind) -> list[tuple[str, str]]:
     """Return the name of each check of a kind and what it checks, in a line.
 
     Args:
-        kind: a key of ``bertlab_conformance.cases.BASES``, such as ``encoder``.
+        kind: a key of ``bertlab_conformance.cases.KINDS``, such as ``encoder``.
     """
     return [(check.name, check.summary) for check in checks_of(kind)]
 
@@ -242,20 +251,20 @@ def find_plugin(plugin: type[Any] | str) -> tuple[Kind, type[Any]]:
             f"conformance: found {plugin!r}, expected a class or the name of an installed one; "
             "options of its __init__ go into arguments={…}"
         )
-    for kind, base in BASES.items():
+    for kind, base in bases():
         if issubclass(plugin, base):
             return kind, plugin
     advice = "a task is an Objective or a Head" if issubclass(plugin, Task) else "subclass one"
-    names = ", ".join(f"{base.__module__}.{base.__name__}" for base in BASES.values())
+    names = ", ".join(f"{base.__module__}.{base.__name__}" for _, base in bases())
     raise RefusedPlugin(
         f"conformance: {plugin.__module__}.{plugin.__qualname__} is of no kind; {advice}: {names}"
     )
 
 
 def _installed(name: str) -> tuple[Kind, type[Any]]:
-    kinds = [kind for kind in BASES if name in installed(kind)]
+    kinds = [kind for kind in KINDS if name in installed(kind)]
     if not kinds:
-        names = [each for kind in BASES for each in installed(kind)]
+        names = [each for kind in KINDS for each in installed(kind)]
         raise RefusedPlugin(
             f"conformance: no installed plugin is called {name!r}{nearest(name, names)}; "
             "`pip install -e .` reads the entry points of pyproject.toml anew"
@@ -264,4 +273,4 @@ def _installed(name: str) -> tuple[Kind, type[Any]]:
         raise RefusedPlugin(
             f"conformance: {name!r} is installed as {' and as '.join(kinds)}; give the class"
         )
-    return kinds[0], load_class(kinds[0], name, BASES[kinds[0]])
+    return kinds[0], load_class(kinds[0], name, base_of(kinds[0]))

@@ -4,7 +4,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,8 +12,6 @@ from bertlab import CausalLM, MaskedLM, encode_examples, prepare_sequences
 from bertlab.api import (
     BertlabError,
     Encoder,
-    EvaluatedModel,
-    Evaluation,
     Example,
     Head,
     Labels,
@@ -24,11 +22,14 @@ from bertlab.api import (
     TaskContext,
     pack,
 )
-from bertlab.extend import EncodedExamples, build_all, load_class
+from bertlab.extend import EncodedExamples, build_layers, load_class
 from bertlab_conformance.cases import SEED, Case, Options
 from bertlab_conformance.check import ConformanceFailure
 from bertlab_conformance.samples import sample_rows, without_truth
 from bertlab_conformance.stack import MAX_LENGTH, Stack, disturb, seeded, tiny_encoder
+
+if TYPE_CHECKING:
+    from bertlab.api import EvaluatedModel, Evaluation
 
 TASK = "plugin"  # the task's name in its run
 SEQUENCE_LENGTH = 32
@@ -122,7 +123,7 @@ class ObjectiveCase(TaskCase):
             arguments = (self.options.companions or {}).get(name, {})
             companions[name] = load_class("objective", name, Objective)(**arguments)
             wanted += [each for each in companions[name].requires if each not in companions]
-        build_all({**companions, TASK: task}, context)
+        build_layers({**companions, TASK: task}, context)
         return companions
 
     @cached_property
@@ -258,7 +259,7 @@ def _copied(row: Example) -> dict[str, Any]:
 class EvaluationCase(Case):
     """An evaluation under test, with a small model and rows for its columns."""
 
-    plugin: type[Evaluation]
+    plugin: "type[Evaluation]"
 
     @property
     def rows(self) -> list[Example]:
@@ -267,8 +268,10 @@ class EvaluationCase(Case):
             return sample_rows(self.plugin.columns, self.language, 12)
         return [Example(row, f"rows:{number}") for number, row in enumerate(self.options.rows, 1)]
 
-    def model(self, task: type[Task] | None = MaskedLM, causal: bool = False) -> EvaluatedModel:
+    def model(self, task: type[Task] | None = MaskedLM, causal: bool = False) -> "EvaluatedModel":
         """Return a model with one task, or with none."""
+        from bertlab.api import EvaluatedModel  # noqa: PLC0415  of bertlab-evaluations
+
         given = self.options.encoder
         maker = partial(tiny_encoder, causal=causal) if given is None else given
         options = Options(vocabulary=self.options.vocabulary, encoder=maker)

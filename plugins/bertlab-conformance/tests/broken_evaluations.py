@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bertlab.api.evaluation import EvaluatedModel, EvaluationResult, ScoreGrid
+from bertlab.api import EvaluatedModel, EvaluationResult, ScoreGrid
 from bertlab.api.examples import Example
 from broken_others import Expects
 from good_plugins import GoodEvaluation

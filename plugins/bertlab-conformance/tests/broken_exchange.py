@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 
 import torch
 
+from bertlab.api import ExportReport, ModelAddress
 from bertlab.api.examples import Example
-from bertlab.api.exchange import ExportReport, ForeignCheckpoint, ModelAddress
+from bertlab.api.exchange import ForeignCheckpoint
 from bertlab.api.executor import OrderedMap
 from bertlab.api.format import NamedFormat
 from bertlab.checkpoints.pretrained import Pretrained

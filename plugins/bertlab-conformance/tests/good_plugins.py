@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 from torchmetrics import Metric
 
+from bertlab.api import EvaluatedModel, Evaluation, EvaluationResult, ScoreGrid
 from bertlab.api.batch import EncoderOutput, PackedBatch, PackedSequences, last_token, pack
 from bertlab.api.encoder import Encoder
-from bertlab.api.evaluation import EvaluatedModel, Evaluation, EvaluationResult, ScoreGrid
 from bertlab.api.examples import Column, DataSource, Example, Features, Labels, RawDocument
 from bertlab.api.optimizer import OptimizerRecipe, ParameterGroup, Progress, Schedule
 from bertlab.api.rng import CounterRNG

@@ -8,7 +8,7 @@ from bertlab.api.task import Task
 from bertlab.errors import DataError, PluginError
 from bertlab.plugins.index import Plugin
 from bertlab.testing import batch_of, conformance, list_checks
-from bertlab_conformance.cases import BASES
+from bertlab_conformance.cases import KINDS
 from bertlab_conformance.check import CheckRunner, ConformanceFailure, NotApplicable
 from bertlab_conformance.checks import classes
 from bertlab_conformance.kit import checks_of, make_case
@@ -37,7 +37,7 @@ def parameters(test):
     return {parameter.id: parameter for parameter in mark.args[1]}
 
 
-@pytest.mark.parametrize("kind", BASES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_has_its_checks_each_with_a_line_that_says_what_holds(kind):
     listed = list_checks(kind)
     names = [name for name, _ in listed]
@@ -49,7 +49,7 @@ def test_every_kind_has_its_checks_each_with_a_line_that_says_what_holds(kind):
 
 
 def test_checks_build_on_checks_that_exist():
-    every = [check for kind in BASES for check in checks_of(kind)]
+    every = [check for kind in KINDS for check in checks_of(kind)]
     known = {check.name for check in every}
     assert {name for check in every for name in check.after} <= known
 

@@ -16,7 +16,7 @@ import good_commands
 import good_exchange
 import good_plugins
 import small_bugs
-from bertlab_conformance.cases import BASES
+from bertlab_conformance.cases import KINDS
 from bertlab_conformance.check import CheckRunner, ConformanceFailure
 from bertlab_conformance.kit import checks_of, find_plugin, make_case
 
@@ -86,13 +86,13 @@ def test_the_same_plugins_without_a_bug_pass(plugin):
 
 def test_there_are_bugs_of_every_kind():
     kinds = [find_plugin(plugin)[0] for plugin in BUGS]
-    assert set(BASES) == set(kinds)
+    assert set(KINDS) == set(kinds)
     assert len(kinds) >= 40
 
 
 def test_nearly_every_check_has_its_bug():
     caught = {(find_plugin(bug)[0], bug.expects[0]) for bug in [*BUGS, *SMALL_BUGS]}
-    checks = {check.name for kind in BASES for check in checks_of(kind)}
+    checks = {check.name for kind in KINDS for check in checks_of(kind)}
     without = checks - {name for _, name in caught}
     assert without == {
         "entry_point_names_it",  # of an installed package: test_conformance

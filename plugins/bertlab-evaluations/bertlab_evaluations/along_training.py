@@ -9,8 +9,9 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.trainer.states import TrainerFn
 
 from bertlab import check_at_least
-from bertlab.api import ConfigError, EvaluatedModel, Example, TaskData, Tokenizer
+from bertlab.api import ConfigError, Example, TaskData, Tokenizer
 from bertlab.extend import RESULTS_FILE, BertModule, Results, write_json
+from bertlab_evaluations.contract import EvaluatedModel
 from bertlab_evaluations.entries import EvaluationEntry, read_entries
 from bertlab_evaluations.evaluate import (
     evaluate,

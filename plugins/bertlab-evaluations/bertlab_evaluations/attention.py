@@ -9,17 +9,15 @@ import numpy as np
 import torch
 
 from bertlab import IntArray, check_at_least
-from bertlab.api import (
-    Column,
-    DataError,
+from bertlab.api import Column, DataError, Example, Tokenizer
+from bertlab.extend import keys_seen
+from bertlab_evaluations.contract import (
     EvaluatedModel,
     Evaluation,
     EvaluationResult,
-    Example,
+    FloatArray,
     ScoreGrid,
-    Tokenizer,
 )
-from bertlab.extend import FloatArray, keys_seen
 from bertlab_pages.attention_maps import (
     FIGURES,
     TARGETS,
@@ -88,7 +86,8 @@ class Attention(Evaluation):
         by_row = np.full((len(rows), len(FIGURES)), np.nan)
         uniform = np.full_like(by_row, np.nan)
         by_head: FloatArray | None = None  # (7, layers, heads), summed over rows
-        for number, maps in attention_maps(model, [inputs[n] for n in chosen], self.batch_tokens):
+        given = [inputs[number] for number in chosen]
+        for number, maps in attention_maps(model, given, self.batch_tokens, model.track):
             place = chosen[number]
             ids = torch.tensor(inputs[place][0], device=maps.device)
             targets = target_masks(ids, model.tokenizer)

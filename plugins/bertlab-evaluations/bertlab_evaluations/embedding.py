@@ -12,7 +12,7 @@ from torch import Tensor
 
 from bertlab import CheckpointError, PretrainedModel
 from bertlab.api import DataError, Encoder, PackedBatch, pack
-from bertlab.extend import Combination, combine_layers
+from bertlab_tasks.layers import Combination, combine_layers
 
 Pool = Literal["none", "cls", "mean"]
 

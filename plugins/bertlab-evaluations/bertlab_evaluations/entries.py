@@ -6,7 +6,7 @@ from typing import Any
 
 from jsonargparse import ArgumentParser, Namespace
 
-from bertlab.api import ConfigError, Evaluation
+from bertlab.api import ConfigError
 from bertlab.extend import (
     check_importable,
     check_no_classes,
@@ -15,6 +15,7 @@ from bertlab.extend import (
     parse_config,
     utf8,
 )
+from bertlab_evaluations.contract import Evaluation
 
 Columns = Mapping[str, str | list[str]]
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from bertlab import CheckpointError, PretrainedModel, load
-from bertlab.api import DataError, EvaluatedModel, EvaluationResult, Example, PluginError
+from bertlab.api import DataError, Example, PluginError
 from bertlab.extend import (
     MANIFEST_FILE,
     RESULTS_FILE,
@@ -28,6 +28,7 @@ from bertlab.extend import (
     without_secrets,
     write_json,
 )
+from bertlab_evaluations.contract import EvaluatedModel, EvaluationResult
 from bertlab_evaluations.entries import EvaluationEntry
 from bertlab_evaluations.evaluation_output import (
     Curve,

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bertlab.api import EvaluationResult
 from bertlab.extend import (
     RESULTS_FILE,
     OutputError,
@@ -20,6 +19,7 @@ from bertlab.extend import (
     utf8,
     write_text,
 )
+from bertlab_evaluations.contract import EvaluationResult
 from bertlab_evaluations.entries import EvaluationEntry
 from bertlab_evaluations.evaluation_scores import GroupScore
 from bertlab_evaluations.evaluation_tables import MOST_COLUMNS, interval, tables_of

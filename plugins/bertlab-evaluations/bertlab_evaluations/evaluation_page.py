@@ -9,8 +9,8 @@ import matplotlib as mpl
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from bertlab.api import Evaluation, EvaluationResult, ScoreGrid
 from bertlab.extend import is_share, without_secrets, write_text
+from bertlab_evaluations.contract import Evaluation, EvaluationResult, ScoreGrid
 from bertlab_evaluations.evaluation_output import page_file
 from bertlab_evaluations.evaluation_scores import GroupScore
 from bertlab_evaluations.evaluation_tables import figures_table, group_table, kinds_of, score_table

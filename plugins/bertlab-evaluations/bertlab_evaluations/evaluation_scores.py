@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from bertlab.api import EvaluationResult
-from bertlab.extend import FloatArray
+from bertlab_evaluations.contract import EvaluationResult, FloatArray
 
 _LEVEL = 0.95
 

@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bertlab.api import EvaluationResult, ScoreGrid
 from bertlab.extend import is_share, shown_figure
+from bertlab_evaluations.contract import EvaluationResult, ScoreGrid
 from bertlab_evaluations.evaluation_scores import GroupScore
 from bertlab_pages.tables import Grid, plain_grid
 

@@ -16,17 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bertlab import IntArray, TokenPrediction, check_at_least, text_ids
-from bertlab.api import (
-    Column,
-    CounterRNG,
-    EvaluatedModel,
-    Evaluation,
-    EvaluationError,
-    EvaluationResult,
-    Example,
-    PackedSequences,
-)
-from bertlab.extend import FloatArray
+from bertlab.api import Column, CounterRNG, EvaluationError, Example, PackedSequences
+from bertlab_evaluations.contract import EvaluatedModel, Evaluation, EvaluationResult, FloatArray
 from bertlab_evaluations.minimal_pairs import language_model
 from bertlab_evaluations.row_influence import ratio_scores
 

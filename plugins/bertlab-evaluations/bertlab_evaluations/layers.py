@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from bertlab.api import ConfigError, PackedBatch
-from bertlab.extend import check_layers
+from bertlab_tasks.layers import check_layers
 
 Layers = Literal["all"] | list[int]
 

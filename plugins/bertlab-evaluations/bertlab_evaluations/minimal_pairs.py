@@ -15,17 +15,8 @@ import torch
 from torch import Tensor
 
 from bertlab import IntArray, TokenPrediction, check_at_least, nearest, text_ids
-from bertlab.api import (
-    Column,
-    ConfigError,
-    EvaluatedModel,
-    Evaluation,
-    EvaluationError,
-    EvaluationResult,
-    Example,
-    PackedBatch,
-)
-from bertlab.extend import FloatArray
+from bertlab.api import Column, ConfigError, EvaluationError, Example, PackedBatch
+from bertlab_evaluations.contract import EvaluatedModel, Evaluation, EvaluationResult, FloatArray
 
 Method = Literal["within_word_l2r", "original"]
 METHODS = ("within_word_l2r", "original")

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from bertlab import IntArray
 from bertlab.api import DataError, Example, Tokenizer
-from bertlab.extend import FloatArray
+from bertlab_evaluations.contract import FloatArray
 
 
 @dataclass(frozen=True)

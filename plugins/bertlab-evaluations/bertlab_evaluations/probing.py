@@ -15,17 +15,14 @@ import torch
 from torch import Tensor
 
 from bertlab import IntArray, check_at_least, check_share, nearest
-from bertlab.api import (
-    Column,
-    ConfigError,
-    DataError,
+from bertlab.api import Column, ConfigError, DataError, Example
+from bertlab_evaluations.contract import (
     EvaluatedModel,
     Evaluation,
     EvaluationResult,
-    Example,
+    FloatArray,
     ScoreGrid,
 )
-from bertlab.extend import FloatArray
 from bertlab_evaluations.layers import Layers, chosen_layers, mean_by_sequence
 from bertlab_evaluations.probe_examples import (
     ProbeExamples,
@@ -226,7 +223,7 @@ class Probing(Evaluation):
         shape = (len(places), int(starts[-1]), model.encoder.hidden_size)
         features = torch.empty(shape, device=model.device)
         ids = [each.ids for each in sequences]
-        for states in layer_states(model, ids, self.batch_tokens):
+        for states in layer_states(model, ids, self.batch_tokens, track=model.track):
             target = np.concatenate([np.arange(starts[n], starts[n + 1]) for n in states.numbers])
             into = torch.from_numpy(target).to(model.device)
             begins = states.batch.cu_seqlens.tolist()

@@ -15,17 +15,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bertlab import check_at_least, nearest, text_ids
-from bertlab.api import (
-    Column,
-    ConfigError,
-    DataError,
+from bertlab.api import Column, ConfigError, DataError, Example
+from bertlab_evaluations.contract import (
     EvaluatedModel,
     Evaluation,
     EvaluationResult,
-    Example,
+    FloatArray,
     ScoreGrid,
 )
-from bertlab.extend import FloatArray
 from bertlab_evaluations.layers import Layers, chosen_layers, mean_by_sequence
 from bertlab_evaluations.row_influence import spearman_scores
 from bertlab_pages.layer_states import LayerStates, layer_states
@@ -133,7 +130,7 @@ class SentenceSimilarity(Evaluation):
         sequences = [ids for pair in pairs for ids in pair]
         vectors: dict[int, Tensor] = {}  # of texts whose partner was not read yet
         cosines = np.full((len(pairs), len(places), len(self.pooling)), np.nan)
-        for states in layer_states(model, sequences, self.batch_tokens):
+        for states in layer_states(model, sequences, self.batch_tokens, track=model.track):
             pooled = self._pool(states, places)  # (layers, poolings, B, H)
             for place, number in enumerate(states.numbers):
                 vector = pooled[:, :, place]

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from bertlab import Example, load
+from bertlab.api import EvaluatedModel
 from bertlab.api.batch import pack
-from bertlab.api.evaluation import EvaluatedModel
 from bertlab.encoders.bert import BertEncoder, SelfAttention
 from bertlab.errors import ConfigError, DataError, EvaluationError
 from bertlab_conformance.samples import SampleLanguage

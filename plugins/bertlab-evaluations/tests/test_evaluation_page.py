@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bertlab.api.evaluation import EvaluationResult, ScoreGrid
+from bertlab.api import EvaluationResult, ScoreGrid
 from bertlab.cli.main import main
 from bertlab_evaluations.evaluation_page import Evaluated, write_pages
 from bertlab_evaluations.evaluation_scores import score_groups

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertlab import Example, PackedBatch, load
-from bertlab.api.evaluation import EvaluatedModel
+from bertlab.api import EvaluatedModel
 from bertlab.cli.main import main
 from bertlab.errors import EvaluationError
 from bertlab_evaluations.held_out_loss import HeldOutLoss, _windows

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertlab import Example, load
-from bertlab.api.evaluation import EvaluatedModel
+from bertlab.api import EvaluatedModel
 from bertlab.cli.main import main
 from bertlab.errors import DataError, EvaluationError
 from bertlab_evaluations.minimal_pairs import MinimalPairs, sentence_scores

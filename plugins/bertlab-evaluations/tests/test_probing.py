@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from bertlab import Example, load
-from bertlab.api.evaluation import EvaluatedModel
+from bertlab.api import EvaluatedModel
 from bertlab.errors import ConfigError, DataError, EvaluationError
 from bertlab_evaluations.probe_examples import control_labels, draw
 from bertlab_evaluations.probing import Probing

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from bertlab import Example, load
-from bertlab.api.evaluation import EvaluatedModel
+from bertlab.api import EvaluatedModel
 from bertlab.errors import ConfigError, DataError, EvaluationError
 from bertlab_evaluations.sentence_similarity import SentenceSimilarity, row_scores, spearman
 from tests.checkpoints.test_real_checkpoints import folder_of

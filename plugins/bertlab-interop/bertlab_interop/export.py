@@ -9,7 +9,6 @@ from safetensors import SafetensorError
 
 import bertlab
 from bertlab import CheckpointError, CommandError
-from bertlab.api import Exporter, ExportReport, ModelAddress
 from bertlab.extend import (
     OutputError,
     Push,
@@ -21,6 +20,7 @@ from bertlab.extend import (
     read_pretrained,
     where_to_get,
 )
+from bertlab_interop.contract import Exporter, ExportReport, ModelAddress
 
 TRANSFORMERS = "transformers"
 

@@ -10,7 +10,7 @@ from jsonargparse import ArgumentParser, Namespace
 from bertlab.extend import load_class, parse_arguments, say, split_arguments, working
 
 if TYPE_CHECKING:
-    from bertlab.api import ExportReport
+    from bertlab_interop.contract import ExportReport
 
 _SETTINGS = "settings"
 
@@ -59,7 +59,7 @@ def main(command: str, argv: list[str]) -> int:
 
 def _exports(given: Namespace) -> "Iterator[ExportReport]":
     """Yield what was exported, one model at a time."""
-    from bertlab.api import ModelAddress  # noqa: PLC0415  torch, not for --help
+    from bertlab_interop.contract import ModelAddress  # noqa: PLC0415  torch, not for --help
     from bertlab_interop.export import export_words, write_model  # noqa: PLC0415
 
     output, name, form = Path(given.output), given.push, given.format
@@ -76,7 +76,7 @@ def _add_settings(parser: ArgumentParser, argv: Sequence[str]) -> None:
     """Add the settings of the exporter that ``--format`` names."""
     named = [value for key, value, _ in split_arguments(argv) if key == "--format" and value]
     if named:
-        from bertlab.api import Exporter  # noqa: PLC0415
+        from bertlab_interop.contract import Exporter  # noqa: PLC0415
 
         parser.add_class_arguments(load_class("exporter", named[-1], Exporter), _SETTINGS)
 

@@ -1,6 +1,6 @@
 """A model as one ONNX file, with its heads, for any number of sequences of any length.
 
-Padded sequences go in (:meth:`bertlab.Encoder.padded_form`). Inputs and outputs are called as those
+Padded sequences go in (:func:`.padded.padded_form`). Inputs and outputs are called as those
 of ``transformers``' classes. The exporter is torch's own.
 """
 
@@ -23,8 +23,10 @@ from bertlab import (
     Pretrained,
     TokenPrediction,
 )
-from bertlab.api import Exporter, ExportReport, Head, ModelAddress, Task
+from bertlab.api import Head, Task
 from bertlab.extend import model_of, write_json
+from bertlab_interop.contract import Exporter, ExportReport, ModelAddress
+from bertlab_interop.padded import padded_form
 from bertlab_interop.transformers_folder import save_tokenizer
 
 FILE = "model.onnx"
@@ -116,7 +118,7 @@ class OnnxExporter(Exporter):
         loaded = model_of(replace(model))  # of a copy: the weights of what is loaded are let go
         encoder = loaded.encoder.cpu().float().eval()
         try:
-            padded = encoder.padded_form()
+            padded = padded_form(encoder)
         except NotImplementedError as error:
             raise CheckpointError(f"{model.source}: not written as ONNX: {error}") from None
         tasks = {

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from bertlab import Pretrained
-from bertlab.api import ExportReport, ModelAddress
 from bertlab.extend import read_object, write_json
+from bertlab_interop.contract import ExportReport, ModelAddress
 from bertlab_interop.transformers_folder import TransformersExporter
 
 _KINDS = ("Transformer", "Pooling")

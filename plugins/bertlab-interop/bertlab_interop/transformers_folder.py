@@ -10,16 +10,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from bertlab import CheckpointError, ClassifierHead, Pretrained
-from bertlab.api import (
-    Encoder,
-    Exporter,
-    ExportReport,
-    Head,
-    ModelAddress,
-    PluginError,
-    TaskContext,
-    Tokenizer,
-)
+from bertlab.api import Encoder, Head, PluginError, TaskContext, Tokenizer
 from bertlab.extend import (
     TRAINED_MAX_LENGTH,
     HuggingFaceForm,
@@ -33,6 +24,7 @@ from bertlab.extend import (
     write_json,
     write_text,
 )
+from bertlab_interop.contract import Exporter, ExportReport, ModelAddress
 
 
 class TransformersExporter(Exporter):

@@ -1,4 +1,4 @@
-"""The modern encoder on padded batches: for exporters, see :meth:`bertlab.Encoder.padded_form`.
+"""The modern encoder on padded batches: for exporters, see ``bertlab_interop.padded``.
 
 It computes what the packed one does from the same layers, in evaluation mode. B is the number of
 sequences, S the length of the longest, H the hidden size, A of heads.
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from bertlab.extend import padded_attention, padded_summary
+from bertlab import padded_attention, padded_summary  # of bertlab-interop, which asks for the form
 from bertlab_modern.modern_layer import ModernLayer
 from bertlab_modern.rotary import Rotation, rotation_of
 

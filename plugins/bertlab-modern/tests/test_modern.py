@@ -15,6 +15,7 @@ from bertlab.model.optimizer import split_by_weight_decay
 from bertlab_modern.layer_depths import parameter_depths
 from bertlab_modern.modern import ModernEncoder
 from bertlab_modern.windowed import windowed_attention
+from bertlab_studies.plan.flops import encoder_flops
 from tests.encoders.test_bert import pad, random_batch
 
 SMALL = {
@@ -276,7 +277,7 @@ def test_operations_are_those_of_the_pairs_that_are_seen(
         pairs += sum(abs(i - j) <= side for i in range(length) for j in range(length))
     assert encoder.tokens_attended(length) == pytest.approx(pairs / length)
     weights = 4 * (4 * 32 * 32 + 3 * 32 * 48)  # qkv and output; gate, value and output
-    assert encoder.flops_per_token(length) == pytest.approx(2 * weights + 4 * 32 * pairs / length)
+    assert encoder_flops(encoder, length) == pytest.approx(2 * weights + 4 * 32 * pairs / length)
 
 
 @pytest.mark.parametrize(

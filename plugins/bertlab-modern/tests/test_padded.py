@@ -3,7 +3,7 @@
 import pytest
 
 from bertlab_modern.modern import ModernEncoder
-from tests.encoders.test_padded import check_padded_form
+from tests.checkpoints.peers import check_padded_form
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,18 @@
 """Attention maps of an encoder: recomputed from the queries and keys that it computes itself."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertlab.api import EvaluatedModel, EvaluationError, Tokenizer
-from bertlab.extend import FloatArray, SelfAttention
-from bertlab_pages.layer_states import layer_states
+from bertlab.api import EvaluationError, Tokenizer
+from bertlab.extend import SelfAttention
+from bertlab_pages.layer_states import Batches, ReadModel, layer_states
 
 TARGETS = ("cls", "sep", "next", "previous", "self", "same_token")
 FIGURES = ("entropy", *TARGETS)
@@ -25,7 +26,7 @@ class _Call:
     qkv: Tensor
 
 
-def attention_layers(model: EvaluatedModel) -> list[SelfAttention]:
+def attention_layers(model: ReadModel) -> list[SelfAttention]:
     """Return the layers whose attention can be recomputed from their queries and keys.
 
     Raises:
@@ -43,7 +44,10 @@ def attention_layers(model: EvaluatedModel) -> list[SelfAttention]:
 
 
 def attention_maps(
-    model: EvaluatedModel, inputs: Sequence[tuple[list[int], list[int]]], batch_tokens: int
+    model: ReadModel,
+    inputs: Sequence[tuple[list[int], list[int]]],
+    batch_tokens: int,
+    track: Callable[[list[list[int]]], Batches] = iter,
 ) -> Iterator[tuple[int, Tensor]]:
     """Yield the number of each of N sequences and its maps, longest sequence first.
 
@@ -51,6 +55,7 @@ def attention_maps(
         model: in evaluation mode.
         inputs: ids and segment ids of each sequence, special tokens included.
         batch_tokens: tokens that are encoded at a time.
+        track: as of :func:`layer_states`.
 
     Yields:
         number: of a sequence of S tokens.
@@ -74,7 +79,7 @@ def attention_maps(
     try:
         # what a run has compiled knows nothing of the hooks
         with torch.compiler.set_stance("force_eager"):
-            for states in layer_states(model, ids, batch_tokens, segments):
+            for states in layer_states(model, ids, batch_tokens, segments, track):
                 borders = pairwise(states.batch.cu_seqlens.tolist())
                 for number, (start, end) in zip(states.numbers, borders, strict=True):
                     yield (
@@ -125,7 +130,7 @@ def target_masks(ids: Tensor, tokenizer: Tokenizer) -> Tensor:
     return torch.stack([found[name] for name in TARGETS])
 
 
-def head_figures(maps: Tensor, targets: Tensor) -> FloatArray:
+def head_figures(maps: Tensor, targets: Tensor) -> NDArray[np.float64]:
     """Return ``(7, layers, heads)`` float64 of one row, in the order of ``FIGURES``.
 
     Args:
@@ -134,5 +139,5 @@ def head_figures(maps: Tensor, targets: Tensor) -> FloatArray:
     """
     entropy = torch.special.entr(maps).sum(-1).mean(-1)
     shares = torch.einsum("lhij,tij->tlh", maps, targets.to(maps.dtype)) / maps.shape[-1]
-    figures: FloatArray = torch.cat([entropy[None], shares]).cpu().numpy().astype(np.float64)
+    figures: NDArray[np.float64] = torch.cat([entropy[None], shares]).double().cpu().numpy()
     return figures

@@ -16,8 +16,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from torch import Tensor
 
-from bertlab.extend import FloatArray
-
 _LEVELS = 100  # of a weight on the page: two decimals
 
 
@@ -35,7 +33,7 @@ class ShownRow:
     where: str
     tokens: Sequence[str]
     weights: npt.NDArray[np.uint8]
-    figures: FloatArray
+    figures: npt.NDArray[np.float64]
 
 
 def rounded_weights(maps: Tensor) -> npt.NDArray[np.uint8]:

@@ -1,12 +1,27 @@
 """Hidden states of all layers of a fixed encoder, a batch at a time."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from bertlab.api import EncoderOutput, EvaluatedModel, EvaluationError, PackedBatch, pack
+from bertlab.api import Encoder, EncoderOutput, EvaluationError, PackedBatch, pack
+
+Batches = Iterable[list[int]]
+
+
+class ReadModel(Protocol):
+    """A model whose states are read: a ``PretrainedModel`` or an ``EvaluatedModel``."""
+
+    @property
+    def source(self) -> str:
+        """Where it comes from, for messages."""
+
+    @property
+    def encoder(self) -> Encoder:
+        """In evaluation mode."""
 
 
 @dataclass(frozen=True)
@@ -27,16 +42,20 @@ class LayerStates:
 
 
 def layer_states(
-    model: EvaluatedModel,
+    model: ReadModel,
     sequences: Sequence[Sequence[int]],
     batch_tokens: int,
     token_type_ids: Sequence[Sequence[int]] | None = None,
+    track: Callable[[list[list[int]]], Batches] = iter,
 ) -> Iterator[LayerStates]:
-    """Yield the states of all layers of N sequences, longest first, a batch at a time."""
-    batches = list(_batches([len(ids) for ids in sequences], batch_tokens))
-    for numbers in model.track(batches):
+    """Yield the states of all layers of N sequences, longest first, a batch at a time.
+
+    ``track`` may draw a bar of the batches: that of an ``EvaluatedModel`` does.
+    """
+    device = model.encoder.token_embedding.weight.device
+    for numbers in track(list(_batches([len(ids) for ids in sequences], batch_tokens))):
         segments = None if token_type_ids is None else [token_type_ids[each] for each in numbers]
-        batch = pack([sequences[number] for number in numbers], segments).to(model.device)
+        batch = pack([sequences[number] for number in numbers], segments).to(device)
         with torch.no_grad():
             output = model.encoder(batch, all_layers=True)
         if output.all_layers is None:

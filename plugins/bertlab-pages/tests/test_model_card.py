@@ -10,7 +10,7 @@ import torch
 import yaml
 from markdown_it import MarkdownIt
 
-from bertlab.api.exchange import ExportReport, ModelAddress
+from bertlab.api import ExportReport, ModelAddress
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.run_checkpoint import read_run_checkpoint
 from bertlab_interop.transformers_folder import TransformersExporter

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from bertlab import check_at_least, check_share, initialize, packed_lstm
 from bertlab.api import EncoderOutput, PackedBatch, TaskContext
-from bertlab.extend import Dropout, check_layers, combine_layers
+from bertlab.extend import Dropout
+from bertlab_tasks.layers import check_layers, combine_layers
 from bertlab_tasks.tag_schemes import Scheme
 from bertlab_tasks.tagging import Tagging
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from bertlab.api import Column, Head, Objective, Task
 from bertlab.extend import GROUPS, Kind, broken_signature, listed
-from bertlab_conformance.cases import BASES, Case
+from bertlab_conformance.cases import KINDS, Case, bases
 from bertlab_conformance.check import (
     ALL_KINDS,
     CONFIG_KINDS,
@@ -79,7 +79,7 @@ def entry_point_names_it(case: Case) -> None:
     package = plugin.__module__.partition(".")[0]
     of_package = [
         each
-        for every in BASES
+        for every in KINDS
         for each in listed(every)
         if each.target.partition(":")[0].partition(".")[0] == package
     ]
@@ -208,7 +208,7 @@ def _word(kind: Any) -> str:  # noqa: ANN401  a type form
 
 
 def _kind(plugin: type[Any]) -> tuple[Kind, type[Any]]:
-    return next((kind, base) for kind, base in BASES.items() if issubclass(plugin, base))
+    return next((kind, base) for kind, base in bases() if issubclass(plugin, base))
 
 
 def _contract_names(base: type[Any]) -> set[str]:

@@ -4,38 +4,42 @@ import copy
 import json
 import math
 import random
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from bertlab import CausalLM
 from bertlab.api import (
     BertlabError,
     DataError,
-    EvaluatedModel,
     EvaluationError,
-    EvaluationResult,
     Example,
 )
-from bertlab.extend import FloatArray
 from bertlab_conformance.check import ConformanceFailure, NotApplicable, check
 from bertlab_conformance.checks.training import refused_output
 from bertlab_conformance.comparisons import changed_tensor
 from bertlab_conformance.samples import changed
 from bertlab_conformance.task_cases import EvaluationCase
 
+if TYPE_CHECKING:
+    from bertlab.api import EvaluatedModel, EvaluationResult
+
 _USABLE = ("is_complete", "methods_take_what_they_are_given", "arguments_have_defaults")
 _SCORED = ("scores_every_row",)
 _LONG = 300  # words: far more than the encoder reads
 
 
-def _evaluate(case: EvaluationCase, model: EvaluatedModel, rows: list[Example]) -> EvaluationResult:
+def _evaluate(
+    case: EvaluationCase, model: "EvaluatedModel", rows: list[Example]
+) -> "EvaluationResult":
     with torch.no_grad():
         found: EvaluationResult = case.new().evaluate(model, rows)
     return found
 
 
-def _differ(one: FloatArray, other: FloatArray) -> bool:
+def _differ(one: NDArray[np.float64], other: NDArray[np.float64]) -> bool:
     return not np.allclose(one, other, rtol=1e-4, atol=1e-6, equal_nan=True)
 
 

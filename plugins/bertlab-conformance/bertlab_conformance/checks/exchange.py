@@ -6,16 +6,20 @@ import shutil
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import torch
 
 from bertlab import CheckpointError, Pretrained
-from bertlab.api import CheckpointReader, Exporter, ExportReport, ForeignCheckpoint, ModelAddress
+from bertlab.api import CheckpointReader, ForeignCheckpoint
 from bertlab.extend import RECORDED_AS
 from bertlab_conformance.cases import Case
 from bertlab_conformance.check import ConformanceFailure, NotApplicable, check
 from bertlab_conformance.comparisons import not_json
 from bertlab_conformance.stack import seeded, tiny_encoder
+
+if TYPE_CHECKING:
+    from bertlab.api import Exporter, ExportReport
 
 # a name of a folder that breaks out of a string that is not escaped
 _HOSTILE = """a"b\'c\\d\ne"""
@@ -24,7 +28,7 @@ _HOSTILE = """a"b\'c\\d\ne"""
 class ExporterCase(Case):
     """An exporter under test, with a small BERT to write."""
 
-    plugin: type[Exporter]
+    plugin: "type[Exporter]"
 
     @cached_property
     def model(self) -> Pretrained:
@@ -42,7 +46,7 @@ class ExporterCase(Case):
             tokenizer=tokenizer,
         )
 
-    def write(self) -> tuple[ExportReport, dict[str, bytes]]:
+    def write(self) -> "tuple[ExportReport, dict[str, bytes]]":
         """Return the report of a new exporter, and what it writes."""
         exporter: Exporter = self.new()
         with TemporaryDirectory() as place:
@@ -51,7 +55,7 @@ class ExporterCase(Case):
             return report, {path.relative_to(place).as_posix(): path.read_bytes() for path in files}
 
     @cached_property
-    def written(self) -> tuple[ExportReport, dict[str, bytes]]:
+    def written(self) -> "tuple[ExportReport, dict[str, bytes]]":
         """What is written first."""
         return self.write()
 
@@ -76,6 +80,8 @@ class ReaderCase(Case):
 @check("exporter", after=("arguments_have_defaults",))
 def writes_a_config(case: ExporterCase) -> None:
     """``write`` returns an ``ExportReport``, and one of its files is ``config.json``."""
+    from bertlab.api import ExportReport  # noqa: PLC0415  of bertlab-interop
+
     report, files = case.written
     if not isinstance(json.loads(files.get("config.json", b"null")), dict):
         raise ConformanceFailure(
@@ -120,6 +126,8 @@ def export_repeats(case: ExporterCase) -> None:
 @check("exporter", after=("writes_a_config",))
 def loading_code_quotes_names(case: ExporterCase) -> None:
     """Loading code is Python, and the name of the folder is no more than a string in it."""
+    from bertlab.api import ModelAddress  # noqa: PLC0415  of bertlab-interop
+
     report, _ = case.written
     for library, code in case.new().loading_code(report, ModelAddress(_HOSTILE)):
         try:

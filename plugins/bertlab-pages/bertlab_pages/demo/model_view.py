@@ -122,7 +122,7 @@ class ModelView:
         if len(ids) > _LONGEST_SHOWN:
             raise DataError(f"found {len(ids)} tokens, expected at most {_LONGEST_SHOWN} for a map")
         inputs = [(ids, batch.token_type_ids.tolist())]
-        ((_, maps),) = attention_maps(self.model.evaluated(), inputs, len(ids))
+        ((_, maps),) = attention_maps(self.model, inputs, len(ids))
         figures = head_figures(maps, target_masks(batch.input_ids, tokenizer))
         tokens = [tokenizer.readable(each) for each in ids]
         row = ShownRow("your text", tokens, rounded_weights(maps), figures)
@@ -165,7 +165,7 @@ class ModelView:
 
     def _has_attention(self) -> bool:
         try:
-            attention_layers(self.model.evaluated())
+            attention_layers(self.model)
         except BertlabError:
             return False
         return True

@@ -1,7 +1,6 @@
 """How long pre-training is for every variant, and what a run costs in tokens and FLOPs.
 
-Encoder and objectives say how many operations a forward pass has: of matrix products only, which is
-all but a percent. The backward pass needs twice that (Kaplan et al., 2020, sec. 2.1).
+A backward pass needs twice the operations of the forward pass (Kaplan et al., 2020, sec. 2.1).
 """
 
 import re
@@ -24,6 +23,7 @@ from bertlab.extend import (
     moments,
 )
 from bertlab_studies.errors import StudyError
+from bertlab_studies.plan.flops import encoder_flops, task_flops
 from bertlab_studies.plan.stages import STAGES_KEY, stage_configs
 from bertlab_studies.plan.values import fine_tunes
 from bertlab_studies.settings import Overrides
@@ -168,11 +168,11 @@ def cost_of(config: dict[str, Any], tokens: float, sequence_length: float) -> Co
     """Return the cost of training on ``tokens`` in sequences of about one length."""
     vocab_size = config["data"].get("vocab_size") or _VOCABULARY
     encoder = meta_encoder(config, vocab_size)
-    forward, steps = encoder.flops_per_token(sequence_length), _run_steps(config)
+    forward, steps = encoder_flops(encoder, sequence_length), _run_steps(config)
     mixing = config["data"].get("mixing") or {}  # beside heads, objectives have a share of steps
     share = (mixing.get("objectives") or OBJECTIVES_SHARE) if "mixing" in config["data"] else 1.0
     for task in build_tasks({"objectives": config["model"].get("objectives")}).values():
-        forward += share * task.flops_per_token(encoder, sequence_length, steps)
+        forward += share * task_flops(task, encoder, sequence_length, steps)
     return Cost(tokens, tokens * _PASSES * forward)
 
 

@@ -11,10 +11,7 @@ import torch
 from rich.console import Console
 from rich.progress import track
 
-from bertlab.api.encoder import Encoder
-from bertlab.api.examples import Column, Example
-from bertlab.api.task import Task
-from bertlab.api.tokenizer import Tokenizer
+from bertlab.api import Column, Encoder, Example, Task, Tokenizer
 
 FloatArray = npt.NDArray[np.float64]
 _Batch = TypeVar("_Batch")

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from bertlab.errors import ConfigError
-from bertlab.model.prediction import combine_layers
+from bertlab_tasks.layers import combine_layers
 
 LAYERS = [torch.full((2, 3), float(10**n)) for n in range(4)]
 

@@ -1,0 +1,74 @@
+"""Operations of a forward pass for a token that is read, by the sizes of encoder and objectives.
+
+A multiplication and an addition are two. Only matrix products count, which is all but a percent:
+those with the weights of linear and recurrent layers, and attention.
+"""
+
+from statistics import mean
+
+from torch import nn
+
+from bertlab import MaskedLM, TokenPrediction
+from bertlab.api import Encoder, Task
+from bertlab.extend import moments
+
+
+def encoder_flops(encoder: Encoder, sequence_length: float) -> float:
+    """Return the operations of an encoder for one of the tokens of a sequence.
+
+    An encoder whose layers do not see whole sequences has ``tokens_attended(sequence_length)``: to
+    how many tokens a token attends, in all layers together.
+
+    Args:
+        encoder: its sizes; it may be on the meta device.
+        sequence_length: S, a mean over the sequences, in tokens.
+    """
+    attended = encoder.num_hidden_layers * sequence_length
+    if (own := getattr(encoder, "tokens_attended", None)) is not None:
+        attended = own(sequence_length)
+    # scores and weighted sums: 2 * attended * hidden_size operations each
+    attention = 4 * encoder.hidden_size * attended
+    # the pooler sees one token of a sequence
+    return 2 * (_weights(encoder) - _weights(encoder.pooler)) + attention
+
+
+def task_flops(task: Task, encoder: Encoder, sequence_length: float, steps: float) -> float:
+    """Return the operations of a task beyond the encoder's.
+
+    That is what the task's own ``flops_per_token(encoder, sequence_length, steps)`` returns, if it
+    has one. Without it a classifier of one vector a sequence costs next to nothing: 0.
+
+    Args:
+        task: not built.
+        encoder: its sizes.
+        sequence_length: mean over the sequences, in tokens.
+        steps: of the run, for what changes over it.
+    """
+    if (own := getattr(task, "flops_per_token", None)) is not None:
+        found: float = own(encoder, sequence_length, steps)
+        return found
+    if not isinstance(task, TokenPrediction):
+        return 0.0
+    width = encoder.hidden_size
+    weights = width * (width + encoder.vocab_size)  # (H, H) of the transform, (H, V) of the scores
+    return 2.0 * weights * _predicted_share(task, steps)
+
+
+def _predicted_share(task: TokenPrediction, steps: float) -> float:
+    """Return the share of the tokens that are predicted, a mean over the run."""
+    if not isinstance(task, MaskedLM):
+        return 1.0
+    if task.rate is None:
+        return task.recipe.rate
+    return mean(task.rate.at(moment) for moment in moments(steps))
+
+
+def _weights(module: nn.Module) -> int:
+    """Number of weights that each token is multiplied with: of linear and recurrent layers."""
+    return sum(
+        parameter.numel()
+        for layer in module.modules()
+        if isinstance(layer, nn.Linear | nn.RNNBase)
+        for parameter in layer.parameters(recurse=False)
+        if parameter.dim() > 1  # no biases, no norms
+    )
