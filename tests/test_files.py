@@ -7,11 +7,14 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
-from bertlab.errors import OutputError, mistake_in, printable
+from bertlab.errors import OutOfMemoryError, OutputError, mistake_in, printable
 from bertlab.files import (
     WholeFile,
     create_json,
@@ -198,6 +201,25 @@ def test_a_damaged_record_is_a_mistake_that_names_the_file(
     mistake = mistake_in(failure.value)
     assert mistake is not None
     assert str(mistake).startswith(f"{tmp_path / 'plan.json'}: damaged: ")
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda: torch.empty(10**15),
+        lambda: torch.empty(2**40, 2**40),
+        lambda: np.empty(10**15),
+        lambda: np.empty(2**62),
+        lambda: bytearray(10**15),
+    ],
+)
+def test_memory_that_is_not_there_is_a_mistake(ask: Callable[[], object]) -> None:
+    with pytest.raises((MemoryError, RuntimeError, ValueError)) as failure:
+        ask()
+    mistake = mistake_in(failure.value)
+    assert isinstance(mistake, OutOfMemoryError)
+    assert str(mistake).startswith("memory ran out")
+    assert mistake_in(RuntimeError("shapes cannot be multiplied")) is None
 
 
 def test_what_is_printed_moves_no_cursor_and_has_an_end() -> None:

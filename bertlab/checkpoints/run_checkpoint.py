@@ -22,6 +22,7 @@ from bertlab.checkpoints.tensor_files import (
     refuse_pipe,
     shape_of,
 )
+from bertlab.checkpoints.training_state import kinds_of_training_state
 from bertlab.config.checkpoint_config import read_stored_config
 from bertlab.config.recorded import check_version, drop_empty_arguments
 from bertlab.config.yaml_files import Config
@@ -232,6 +233,7 @@ def _check_kinds(path: Path, content: dict[str, Any], ours: dict[str, Any]) -> N
         "token_counts": isinstance(ours["token_counts"], Tensor | None),
         "data": _is_texts(ours.get("data", {})),
         "made_with": _is_made_with(ours.get("made_with") or {}),
+        **kinds_of_training_state(content),
     }
     wrong = [key for key, each in fits.items() if not each]
     if wrong:

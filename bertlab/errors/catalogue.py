@@ -249,3 +249,16 @@ class LostProcessError(BertlabError):
         "Go on from the last checkpoint, as the message says; if memory ran out, with fewer "
         "`data.num_workers` or a smaller `data.batch_size`."
     )
+
+
+class OutOfMemoryError(BertlabError):
+    """A model, a batch or a file needs more memory than the machine or its accelerator has.
+
+    Checkpoints that were whole before still are.
+    """
+
+    code = "E604"
+    remedy = (
+        "Lower `data.batch_size` (with `trainer.accumulate_grad_batches` the batch of a step stays "
+        "as it is), `data.max_seq_length`, or the sizes of `model.encoder`."
+    )

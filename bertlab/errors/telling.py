@@ -20,6 +20,7 @@ from bertlab.errors.catalogue import (
     BertlabError,
     ConfigError,
     DamagedRecordError,
+    OutOfMemoryError,
     OutputError,
     TrainerError,
 )
@@ -259,6 +260,12 @@ def mistake_in(error: Exception) -> BertlabError | None:
         return error
     if isinstance(error, OSError):
         return _refusal(error)
+    if _is_out_of_memory(error):
+        asked = _ASKED.search(str(error))
+        return OutOfMemoryError(
+            f"memory ran out{f' ({asked[1]} asked for)' if asked else ''}: expected a smaller "
+            "data.batch_size, data.max_seq_length or model.encoder"
+        )
     if isinstance(error, RuntimeError) and "home directory" in str(error):  # pathlib's, of ~name
         return ConfigError(f"~: {error} (is HOME set?); write the whole path")
     filename = getattr(error, "filename", None)
@@ -267,6 +274,24 @@ def mistake_in(error: Exception) -> BertlabError | None:
     # Lightning's, which is not imported
     misconfigured = type(error).__name__ == "MisconfigurationException"
     return TrainerError(" ".join(str(error).split())) if misconfigured else None
+
+
+# of torch, CUDA and NumPy: "Tried to allocate 20.00 MiB. GPU 0 has …", "Unable to allocate 8 PiB"
+_ASKED = re.compile(r"(?:[Tt]ried to|Unable to) allocate ([\d.]+ \w+)")
+_NO_MEMORY = (
+    "t allocate memory",
+    "out of memory",
+    "Storage size calculation overflowed",
+    "array is too big",
+)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Whether Python, NumPy or torch, which is not imported, found no memory."""
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError | ValueError)
+        and any(words in str(error) for words in _NO_MEMORY)
+    )
 
 
 @contextlib.contextmanager

@@ -12,11 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torchmetrics import Metric
-from torchmetrics.classification import (
-    BinaryF1Score,
-    MulticlassConfusionMatrix,
-    MulticlassF1Score,
-)
+from torchmetrics.classification import BinaryF1Score
 from torchmetrics.utilities import dim_zero_cat
 
 from bertlab.api.batch import EncoderOutput, PackedBatch
@@ -32,42 +28,73 @@ from bertlab.objectives.classification import (
 )
 
 
-class ConfusionMetric(MulticlassConfusionMatrix):
-    """A metric of the counts of every (target, predicted) pair of K classes."""
+class ClassCounts(Metric):
+    """A metric of how often each of K classes is true, predicted, and both (right).
+
+    Three counts a class and no table of all pairs: memory grows with K, not with its square.
+    """
+
+    full_state_update = False
+    right: Tensor
+    true: Tensor
+    predicted: Tensor
 
     def __init__(self, num_classes: int) -> None:
-        super().__init__(num_classes, validate_args=False)
+        super().__init__()
+        for name in ("right", "true", "predicted"):
+            zeros = torch.zeros(num_classes, dtype=torch.long)
+            self.add_state(name, zeros, dist_reduce_fx="sum")
+
+    def update(self, preds: Tensor, target: Tensor) -> None:
+        """Count ``(B,)`` class ids against ``(B,)`` targets."""
+        # true 0 2 2, predicted 0 2 1: right [1, 0, 1], true [1, 0, 2], predicted [1, 1, 1]
+        classes = len(self.true)
+        self.right += torch.bincount(target[preds == target], minlength=classes)
+        self.true += torch.bincount(target, minlength=classes)
+        self.predicted += torch.bincount(preds, minlength=classes)
 
     def compute(self) -> Tensor:
         """Return the metric as a scalar; NaN of nothing."""
-        if not self.confmat.any():
+        if not self.true.any():
             return torch.tensor(math.nan)
-        return self.of(self.confmat.cpu().double())
+        return self.of(self.right.cpu(), self.true.cpu(), self.predicted.cpu())
 
     @abstractmethod
-    def of(self, confusion: Tensor) -> Tensor:
-        """Return the metric of ``(K, K)`` float64 counts: rows are targets, columns predictions."""
+    def of(self, right: Tensor, true: Tensor, predicted: Tensor) -> Tensor:
+        """Return the metric of three ``(K,)`` int64 counts."""
 
 
-class Matthews(ConfusionMetric):
+class Matthews(ClassCounts):
     """Matthews correlation coefficient of K classes; 0 if one class is all of either side."""
 
     higher_is_better = True
 
-    def of(self, confusion: Tensor) -> Tensor:
+    def of(self, right: Tensor, true: Tensor, predicted: Tensor) -> Tensor:
         """Return the coefficient, -1 to 1 (Gorodkin 2004, for K classes)."""
-        true, predicted, total = confusion.sum(1), confusion.sum(0), confusion.sum()
-        covariance = confusion.trace() * total - true @ predicted
+        true, predicted, total = true.double(), predicted.double(), true.sum().double()
+        covariance = right.sum() * total - true @ predicted
         spread = (total**2 - true @ true) * (total**2 - predicted @ predicted)
         return covariance / spread.sqrt() if spread > 0 else torch.zeros_like(spread)
 
 
-class PredictedClasses(ConfusionMetric):
+class MacroF1(ClassCounts):
+    """Mean F1 of the classes that are true or predicted at least once."""
+
+    higher_is_better = True
+
+    def of(self, right: Tensor, true: Tensor, predicted: Tensor) -> Tensor:
+        """Return the mean, 0 to 1, in float32 as torchmetrics' MulticlassF1Score."""
+        either = true + predicted  # F1 of a class is 2 right / (true + predicted)
+        return (2 * right / either.clamp(min=1) / (either > 0).sum()).sum()
+
+
+class PredictedClasses(ClassCounts):
     """Number of classes that are predicted at least once; 1 is a degenerate run."""
 
-    def of(self, confusion: Tensor) -> Tensor:
+    def of(self, right: Tensor, true: Tensor, predicted: Tensor) -> Tensor:
         """Return the number."""
-        return (confusion.sum(0) > 0).sum()
+        del right, true
+        return (predicted > 0).sum()
 
 
 class Pearson(Metric):
@@ -261,7 +288,7 @@ class SequenceClassifier(ClassifierHead):
         if classes == 2:
             metrics["f1"] = BinaryF1Score(validate_args=False)
         return metrics | {
-            "macro_f1": MulticlassF1Score(classes, validate_args=False),  # of those that occur
+            "macro_f1": MacroF1(classes),
             "predicted_classes": PredictedClasses(classes),
             "majority_accuracy": MajorityAccuracy(),
         }

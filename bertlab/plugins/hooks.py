@@ -348,9 +348,13 @@ def run_callbacks(run_dir: Path, config: "Namespace") -> "list[Callback]":
 
 def opened_by_package(command: str, request: "Request") -> "Opened | None":
     """Return what a package runs instead of bertlab; None if none does."""
-    opens = hook_modules().manager.hook.bertlab_opens
-    found: Opened | None = None if request.helps else opens(command=command, request=request)
-    return found
+    if request.helps:
+        return None
+    for each in _implementations("bertlab_opens"):  # what it raises ends the command
+        found: Opened | None = _call(each, {"command": command, "request": request})
+        if found is not None:
+            return found
+    return None
 
 
 def run_ended(run_dir: Path, results: dict[str, float], tables: list[Table]) -> None:
@@ -370,6 +374,30 @@ def _results(hook: str, arguments: Mapping[str, Any]) -> Iterator[Any]:
                 yield found
 
 
+def _has(name: str) -> Callable[[Any], bool]:
+    return lambda found: not isinstance(found, type) and callable(getattr(found, name, None))
+
+
+def _is_list(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda found: isinstance(found, list | tuple) and all(map(fits, found))
+
+
+# what a hook returns if it is not None, in words and as a test
+_RETURNS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "bertlab_fit_arguments": ("FitKeys", lambda found: isinstance(found, FitKeys)),
+    "bertlab_callbacks": ("a list of callbacks", _is_list(_has("on_fit_start"))),
+    "bertlab_opens": ("an object with run()", _has("run")),
+    "bertlab_report_sections": (
+        "a list of ReportSection",
+        _is_list(lambda found: isinstance(found, ReportSection)),
+    ),
+    "bertlab_step_parts": ("a number from 1", lambda found: type(found) is int and found > 0),
+    "bertlab_strategy": ("a strategy", _has("setup_environment")),
+    "bertlab_prediction_file": ("a PredictionFile", _has("write")),
+    "bertlab_push": ("a function", callable),
+}
+
+
 def _implementations(hook: str) -> list[pluggy.HookImpl]:
     found: pluggy.HookCaller = getattr(hook_modules().manager.hook, hook)
     return found.get_hookimpls()
@@ -377,7 +405,14 @@ def _implementations(hook: str) -> list[pluggy.HookImpl]:
 
 def _call(implementation: pluggy.HookImpl, arguments: Mapping[str, Any]) -> Any:  # noqa: ANN401
     # pluggy itself calls all packages, and ends at the first error
-    return implementation.function(*(arguments[name] for name in implementation.argnames))
+    found = implementation.function(*(arguments[name] for name in implementation.argnames))
+    words, fits = _RETURNS.get(implementation.function.__name__, ("", None))
+    if fits is not None and found is not None and not fits(found):
+        raise PluginError(
+            f"{implementation.plugin_name}: {implementation.function.__name__} returned "
+            f"{repr(found)[:80]}, expected {words} or None"
+        )
+    return found
 
 
 @contextlib.contextmanager

@@ -19,6 +19,7 @@ from importlib.metadata import (
     Distribution,
     EntryPoint,
     EntryPoints,
+    distributions,
     entry_points,
     version,
 )
@@ -159,7 +160,22 @@ class Plugin:
 
 @cache
 def _all_entry_points() -> Any:  # noqa: ANN401  of another class before Python 3.12
-    return entry_points()  # reads a file of each installed package
+    try:
+        return entry_points()  # reads a file of each installed package
+    except Exception:  # of one package; torch and Lightning read them all as well, and would fail
+        raise PluginError(_broken_packages()) from None
+
+
+def _broken_packages() -> str:
+    """Say whose entry points cannot be read."""
+    broken = []
+    for package in distributions():
+        try:
+            package.entry_points  # noqa: B018  is read here
+        except Exception as error:
+            name, where = _name_and_version(package)[0], package.locate_file("")
+            broken.append(f"{where}: entry_points.txt of {name}: {error}; install it again")
+    return "\n".join(broken)
 
 
 @cache  # jsonargparse asks for names of modules, and so for added ones, by the thousand
@@ -333,8 +349,11 @@ def entry_package(entry: EntryPoint) -> tuple[str, str]:
 
 @cache
 def _name_and_version(distribution: Distribution) -> tuple[str, str]:
-    metadata = distribution.metadata  # parsed anew each time it is asked for
-    return metadata["Name"], metadata["Version"]
+    try:
+        metadata = distribution.metadata  # parsed anew each time it is asked for
+        return str(metadata["Name"] or "unknown"), str(metadata["Version"] or "unknown")
+    except Exception:  # of a broken package
+        return "unknown", "unknown"
 
 
 @cache
@@ -349,9 +368,9 @@ def contract_of(package: str) -> int:
     if package in FIRST_PARTY:
         return CONTRACT
     stated = [
-        entry.value
-        for entry in Distribution.from_name(package).entry_points
-        if entry.group == CONTRACT_GROUP  # the value is no module, and never loaded
+        entry.value  # no module, and never loaded
+        for entry in entry_points_of(CONTRACT_GROUP)
+        if entry_package(entry)[0] == package
     ]
     # "v2" -> 2
     numbers = [re.fullmatch(r"v(\d{1,9})", value) for value in stated]

@@ -31,6 +31,7 @@ from bertlab.checkpoints.run_directory import (
     give_back,
     session,
 )
+from bertlab.checkpoints.training_state import watch_loading
 from bertlab.config.recorded import CONFIG_VERSION
 from bertlab.config.request import Request
 from bertlab.config.yaml_files import Config
@@ -197,6 +198,12 @@ class RunRecord(Callback):
                 "with other draws"
             )
         pl_module.history = dict(checkpoint[RUN_KEY].get("history", {}))
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Check the optimiser's state, which Lightning is about to give back."""
+        if trainer.ckpt_path is not None:
+            for each in trainer.optimizers:
+                watch_loading(each, trainer.ckpt_path)
 
     def _tell_of_other_code(self, before: dict[str, Any] | None) -> None:
         """Warn if the checkpoint was written by other code; the manifest tells of an older one."""

@@ -99,6 +99,25 @@ def test_without_a_whole_one_nothing_is_offered(run: Path, bertlab: Command) -> 
     assert "a whole one" not in error
 
 
+@pytest.mark.parametrize(
+    ("part", "found", "said"),
+    [
+        ("loops", {}, "which no run can go on from: KeyError"),
+        ("optimizer_states", [{"state": {}, "param_groups": []}], "param_groups: expected"),
+    ],
+)
+def test_a_state_that_no_run_writes_is_named(
+    run: Path, bertlab: Command, part: str, found: object, said: str
+) -> None:
+    file = min((run / "checkpoints").glob("step-*.ckpt"))
+    torch.save(torch.load(file, weights_only=True) | {part: found}, file)
+    code, _, error = bertlab("fit", "--ckpt_path", file, "--run_dir", run.parent / "other")
+    assert code == 2
+    assert f"error E402: {file}: a damaged bertlab checkpoint" in error
+    assert said in error
+    assert not (run.parent / "other").exists()
+
+
 def test_runs_write_through_it(tiny_run: Path) -> None:
     assert all(name.endswith(".ckpt") for name in names(tiny_run / "checkpoints"))
     assert len(names(tiny_run / "checkpoints")) == 3

@@ -13,8 +13,10 @@ from sklearn import metrics as sk
 
 from bertlab.api.examples import Labels
 from bertlab.heads.classification import (
+    MacroF1,
     Matthews,
     Pearson,
+    PredictedClasses,
     Spearman,
 )
 from bertlab.heads.sentences import SingleSentence
@@ -93,9 +95,18 @@ def test_matthews_of_one_class_is_zero(preds, target):
 
 def test_counts_do_not_overflow():
     metric = Matthews(2)
-    metric.confmat = torch.tensor([[10**9, 10**8], [10**8, 10**9]])
+    metric.right = torch.tensor([10**9, 10**9])
+    metric.true = metric.predicted = torch.tensor([11 * 10**8, 11 * 10**8])
     metric._update_count = 1
     assert float(metric.compute()) == pytest.approx(0.8181818, abs=1e-6)
+
+
+def test_many_classes_take_no_table_of_pairs():
+    # a table of all pairs of 200,000 classes would take 320 GB
+    preds, target = [0, 199_999, 5], [0, 199_999, 199_998]
+    assert computed(Matthews(200_000), preds, target) == pytest.approx(2 / 3)
+    assert computed(MacroF1(200_000), preds, target) == pytest.approx(0.5)
+    assert computed(PredictedClasses(200_000), preds, target) == 3
 
 
 score_lists = st.one_of(

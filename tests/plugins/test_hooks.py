@@ -14,7 +14,7 @@ from bertlab.cli.main import main
 from bertlab.config.merge import read_request
 from bertlab.config.parser import build_parser
 from bertlab.config.run_config import parse_request
-from bertlab.errors import ConfigError, ResumeError
+from bertlab.errors import ConfigError, PluginError, ResumeError
 from bertlab.plugins import hooks
 from bertlab.plugins import index as plugins
 from bertlab.training import cli
@@ -306,10 +306,12 @@ def bertlab_prediction_file(path, form):
 def test_bertlab_strategy_is_the_first_packages(
     stranger: Path, monkeypatch: pytest.MonkeyPatch, bertlab: Command, tiny_config: Path
 ) -> None:
-    code = HEAD + "@hookimpl\ndef bertlab_strategy(name):\n"
-    code += "    return name.upper() if name == 'mine' else None\n"
+    code = HEAD + "from lightning.pytorch.strategies import SingleDeviceStrategy\n"
+    code += "@hookimpl\ndef bertlab_strategy(name):\n"
+    code += "    return SingleDeviceStrategy() if name == 'mine' else None\n"
     add_hooks(stranger, "divider", code)
-    assert hooks.first_result("bertlab_strategy", name="mine") == "MINE"
+    found = hooks.first_result("bertlab_strategy", name="mine")
+    assert type(found).__name__ == "SingleDeviceStrategy"
     assert hooks.first_result("bertlab_strategy", name="ddp") is None
     without(monkeypatch, "bertlab-gpu")
     given = ("fit", "--config", tiny_config, "--run_dir", stranger / "run")
@@ -464,3 +466,15 @@ def test_every_hook_is_documented_and_tested(hook: str) -> None:
     assert f"`{hook}(" in DOCS.read_text("utf-8")
     tests = [*Path(__file__).parents[1].rglob("test_*.py")]
     assert any(f"def test_{hook}_" in path.read_text("utf-8") for path in tests)
+
+
+@pytest.mark.parametrize("returned", ["3", "'x'", "object()", "[None]", "{1: 2}", "object"])
+@pytest.mark.parametrize("hook", sorted(hooks._RETURNS))
+def test_what_a_hook_may_not_return_ends_the_command(
+    stranger: Path, hook: str, returned: str
+) -> None:
+    if (hook, returned) in {("bertlab_step_parts", "3"), ("bertlab_push", "object")}:
+        return  # a number, and what can be called
+    add_hooks(stranger, "odd", f"{HEAD}@hookimpl\ndef {hook}(): return {returned}\n")
+    with pytest.raises(PluginError, match=f"of odd 1.0 .*: {hook} returned .*, expected"):
+        hooks.hook_results(hook)

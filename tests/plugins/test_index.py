@@ -13,6 +13,7 @@ from bertlab.errors import PluginError
 from bertlab.objectives.masked_lm import MaskedLM
 from bertlab.plugins import index as plugins
 from bertlab.plugins.index import Kind
+from tests.conftest import Command
 from tests.plugins.strange_packages import install
 
 NSP = "from bertlab.objectives.classification import NextSentencePrediction\n"
@@ -148,3 +149,27 @@ def test_what_an_import_prints_is_kept_from_the_results(
 def test_an_unknown_encoder_lists_what_is_installed() -> None:
     with pytest.raises(PluginError, match=r"no encoder is called 'brt'; did you mean 'bert'\?"):
         plugins.load_class("encoder", "brt", Encoder)
+
+
+@pytest.mark.parametrize(
+    "content", [b"\xff\xfe[bertlab.objectives]", b"[bertlab.objectives]\nfoo\n"]
+)
+def test_a_package_whose_entry_points_cannot_be_read_is_named(
+    stranger: Path, bertlab: Command, content: bytes
+) -> None:
+    (stranger / "other-1.0.dist-info" / "entry_points.txt").write_bytes(content)
+    plugins.forget_installed()
+    code, _, error = bertlab("fit", "quickstart")
+    assert code == 2
+    assert f"error E501: {stranger}: entry_points.txt of other: " in error
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\xa2\x00\xff", b"Version: 1\n"])
+def test_a_package_without_a_name_is_used_as_unknown(stranger: Path, content: bytes | None) -> None:
+    metadata = stranger / "stranger-1.2.dist-info" / "METADATA"
+    metadata.unlink()
+    if content is not None:
+        metadata.write_bytes(content)
+    plugins.forget_installed()
+    assert plugins.installed("objective")["good"].package == "unknown"
+    assert plugins.load_class("objective", "good", Objective).__name__ == "Good"

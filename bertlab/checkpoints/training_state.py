@@ -1,0 +1,180 @@
+"""Lightning's part of a checkpoint (loops, optimiser, schedule): is it what a run writes?
+
+A checkpoint may be damaged, or a stranger's. What torch and Lightning would take without a look,
+or end in a crash of, is refused by name before the first step.
+"""
+
+import contextlib
+import math
+import traceback
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from packaging.version import InvalidVersion, Version
+from torch import Tensor
+from torch.optim import Optimizer
+
+from bertlab.errors import DamagedCheckpointError, mistake_in
+
+
+def kinds_of_training_state(content: Mapping[str, Any]) -> dict[str, bool]:
+    """Return, by key of a checkpoint, whether its part is of the kind that a run writes.
+
+    A checkpoint of weights alone has none of these parts.
+    """
+    optimizers = content.get("optimizer_states", [{}])
+    schedules = content.get("lr_schedulers", [{"last_epoch": 0}])
+    return {
+        "epoch": _is_count(content.get("epoch", 0)),
+        "pytorch-lightning_version": _is_version(content.get("pytorch-lightning_version", "2")),
+        "loops": _is_mapping(content.get("loops", {})),
+        "callbacks": _is_mapping(content.get("callbacks", {})),
+        "optimizer_states": _is_list_of_one(optimizers),
+        "lr_schedulers": _is_list_of_one(schedules) and _is_count(schedules[0].get("last_epoch")),
+    }
+
+
+def _is_count(found: object) -> bool:
+    return type(found) is int and found >= 0
+
+
+def _is_version(found: object) -> bool:
+    try:
+        return isinstance(found, str) and bool(Version(found))
+    except InvalidVersion:
+        return False
+
+
+def _is_mapping(found: object) -> bool:
+    """Whether it is a mapping from names to mappings."""
+    return isinstance(found, dict) and all(
+        isinstance(name, str) and isinstance(each, dict) for name, each in found.items()
+    )
+
+
+def _is_list_of_one(found: object) -> bool:
+    return isinstance(found, list) and len(found) == 1 and isinstance(found[0], dict)
+
+
+@contextlib.contextmanager
+def refusing_other_state(path: str | None) -> Iterator[None]:
+    """Raise what Lightning cannot give back to a run as an error that names the checkpoint.
+
+    Raises:
+        DamagedCheckpointError: the block failed while ``path`` was restored.
+    """
+    try:
+        yield
+    except Exception as error:
+        restoring = any(
+            Path(frame.filename).name == "checkpoint_connector.py" and "restore" in frame.name
+            for frame in traceback.extract_tb(error.__traceback__)
+        )
+        if path is None or not restoring or mistake_in(error) is not None:
+            raise
+        raise DamagedCheckpointError(
+            f"{path}: a damaged bertlab checkpoint, which no run can go on from: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def watch_loading(optimizer: Optimizer, source: str | Path | None) -> None:
+    """Check every state that the optimiser is given from now on, before it takes it.
+
+    Raises:
+        DamagedCheckpointError: (when it is given) the state is of other kinds or sizes.
+    """
+
+    def check(optimizer: Optimizer, state: dict[str, Any]) -> None:
+        wrong = _wrong_groups(optimizer, state) or _wrong_moments(optimizer, state)
+        if wrong:
+            raise DamagedCheckpointError(
+                f"{source}: a damaged bertlab checkpoint: optimizer_states: {wrong}"
+            )
+
+    optimizer.register_load_state_dict_pre_hook(check)
+
+
+def _wrong_groups(optimizer: Optimizer, state: dict[str, Any]) -> str | None:
+    """Return what is wrong with the settings of the groups of parameters."""
+    own, found = optimizer.state_dict()["param_groups"], state.get("param_groups")
+    if not isinstance(found, list) or [type(each) for each in found] != [dict] * len(own):
+        return f"param_groups: expected {len(own)} mappings"
+    for number, (ours, theirs) in enumerate(zip(own, found, strict=True)):
+        where = f"param_groups.{number}"
+        if theirs.get("params") != ours["params"]:
+            return f"{where}.params: expected the numbers of {len(ours['params'])} parameters"
+        if "lr" not in theirs:
+            return f"{where}.lr: missing"
+        # a key that only one of the two has is of another version of torch
+        for key in ours.keys() & theirs.keys() - {"params"}:
+            if key not in _SWITCHES and not _is_alike(theirs[key], ours[key]):
+                return f"{where}.{key}: found {theirs[key]!r}, expected one like {ours[key]!r}"
+    return None
+
+
+_SWITCHES = {"fused", "foreach", "capturable"}  # go with the device; torch checks their kind
+
+
+def _is_alike(found: Any, own: Any) -> bool:  # noqa: ANN401
+    """Whether a number is finite, and not below 0 where ours is not; anything else is equal."""
+    if isinstance(own, int | float | Tensor) and not isinstance(own, bool):
+        return _is_number(found) and (float(found) >= 0 or float(own) < 0)
+    if isinstance(own, tuple | list):
+        return (
+            isinstance(found, tuple | list)
+            and len(found) == len(own)
+            and all(map(_is_alike, found, own))
+        )
+    return type(found) is type(own) and bool(found == own)
+
+
+def _is_number(found: Any) -> bool:  # noqa: ANN401
+    if isinstance(found, Tensor):
+        return found.numel() == 1 and math.isfinite(found)
+    return isinstance(found, int | float) and math.isfinite(found)
+
+
+def _wrong_moments(optimizer: Optimizer, state: dict[str, Any]) -> str | None:
+    """Return what is wrong with what the optimiser remembers of each parameter."""
+    found = state.get("state")
+    parameters = [each for group in optimizer.param_groups for each in group["params"]]
+    if not isinstance(found, dict) or not found.keys() <= set(range(len(parameters))):
+        return f"state: expected a mapping from 0 to {len(parameters) - 1}"
+    # sizes are known of torch's own; another optimiser may remember anything
+    is_torchs = type(optimizer).__module__.startswith("torch.optim.")
+    for number, moments in found.items():
+        where = f"state.{number}"
+        if not isinstance(moments, dict):
+            return f"{where}: expected a mapping"
+        if not is_torchs:
+            continue
+        missing = _AVERAGES.get(type(optimizer).__name__, set()) - moments.keys()
+        if missing:
+            return f"{where}: has no {', '.join(sorted(missing))}"
+        for name, each in moments.items():
+            if not _fits(each, parameters[number]):
+                size = list(parameters[number].shape)
+                return f"{where}.{name}: expected numbers for a parameter of {size}"
+    return None
+
+
+# without them the fused step reads memory that is not theirs
+_AVERAGES = {name: {"step", "exp_avg", "exp_avg_sq"} for name in ("Adam", "AdamW")}
+
+
+def _fits(found: Any, parameter: Tensor) -> bool:  # noqa: ANN401
+    """Whether it is nothing, a number, or floats of a parameter's size.
+
+    Adafactor keeps ``(N, 1)`` and ``(1, M)`` of a parameter ``(N, M)``.
+    """
+    if found is None or not isinstance(found, Tensor) or found.numel() == 1:
+        return found is None or (_is_number(found) and float(found) >= 0)
+    return (
+        found.is_floating_point()
+        and found.dim() == parameter.dim()
+        and all(
+            size in (1, whole) for size, whole in zip(found.shape, parameter.shape, strict=True)
+        )
+    )

@@ -1,0 +1,142 @@
+"""The state of loops, optimiser and schedule in a checkpoint, whole and damaged."""
+
+import copy
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from bertlab.checkpoints.training_state import (
+    kinds_of_training_state,
+    refusing_other_state,
+    watch_loading,
+)
+from bertlab.errors import DamagedCheckpointError
+
+State = dict[str, Any]
+
+
+def stepped(
+    kind: Callable[..., torch.optim.Optimizer], **settings: object
+) -> torch.optim.Optimizer:
+    """An optimiser of two groups that has taken a step."""
+    layer = nn.Linear(3, 2)
+    groups = [{"params": [layer.weight]}, {"params": [layer.bias], "weight_decay": 0.0}]
+    optimizer = kind(groups, lr=0.1, **settings)
+    layer(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    return optimizer
+
+
+def load(state: State, kind: Callable[..., torch.optim.Optimizer] = torch.optim.AdamW) -> None:
+    fresh = stepped(kind)
+    watch_loading(fresh, "a.ckpt")
+    fresh.load_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        torch.optim.Adadelta,
+        torch.optim.Adafactor,
+        torch.optim.Adagrad,
+        torch.optim.Adam,
+        torch.optim.AdamW,
+        torch.optim.Adamax,
+        torch.optim.NAdam,
+        torch.optim.RAdam,
+        torch.optim.RMSprop,
+        torch.optim.Rprop,
+        torch.optim.SGD,
+    ],
+)
+def test_what_an_optimizer_wrote_is_taken(kind: Callable[..., torch.optim.Optimizer]) -> None:
+    state = stepped(kind).state_dict()
+    load(copy.deepcopy(state), kind)
+    for group in state["param_groups"]:
+        group["lr"] = 0.0  # at the end of its schedule
+        group.pop("decoupled_weight_decay", None)  # of an older torch
+    load(state, kind)
+
+
+def test_switches_go_with_the_device() -> None:
+    load(stepped(torch.optim.AdamW, fused=True).state_dict())
+    load(stepped(torch.optim.AdamW, foreach=False).state_dict())
+
+
+DAMAGES: dict[str, Callable[[State], object]] = {
+    "state: expected a mapping from 0 to 1": lambda s: s.update(state=[1]),
+    "state.0: expected a mapping": lambda s: s["state"].update({0: None}),
+    "state.0: has no exp_avg_sq": lambda s: s["state"][0].pop("exp_avg_sq"),
+    "state.0.exp_avg: expected numbers for a parameter of [2, 3]": (
+        lambda s: s["state"][0].update(exp_avg=torch.zeros(3))
+    ),
+    "state.1.exp_avg: expected numbers for a parameter of [2]": (
+        lambda s: s["state"][1].update(exp_avg=torch.zeros(2, dtype=torch.int32))
+    ),
+    "state.1.step: expected numbers": lambda s: s["state"][1].update(step=torch.tensor(math.nan)),
+    "state.1.exp_avg_sq: expected numbers": lambda s: s["state"][1].update(exp_avg_sq="x"),
+    "param_groups: expected 2 mappings": lambda s: s.update(param_groups=[{}]),
+    "param_groups.0.params: expected the numbers of 1 parameters": (
+        lambda s: s["param_groups"][0].update(params=[1])
+    ),
+    "param_groups.1.lr: missing": lambda s: s["param_groups"][1].pop("lr"),
+    "param_groups.0.lr: found nan": lambda s: s["param_groups"][0].update(lr=math.nan),
+    "param_groups.0.betas: found 3": lambda s: s["param_groups"][0].update(betas=3),
+    "param_groups.0.eps: found -1": lambda s: s["param_groups"][0].update(eps=-1),
+    "param_groups.0.maximize: found True": lambda s: s["param_groups"][0].update(maximize=True),
+}
+
+
+@pytest.mark.parametrize("words", DAMAGES)
+def test_another_state_is_refused_before_it_is_taken(words: str) -> None:
+    state = stepped(torch.optim.AdamW).state_dict()
+    DAMAGES[words](state)
+    with pytest.raises(DamagedCheckpointError) as failure:
+        load(state)
+    assert f"a.ckpt: a damaged bertlab checkpoint: optimizer_states: {words}" in str(failure.value)
+
+
+def test_what_a_strangers_optimizer_remembers_is_its_own() -> None:
+    class Sketch(torch.optim.SGD):
+        """Remembers something of another size."""
+
+    state = stepped(Sketch).state_dict()
+    state["state"] = {0: {"sketch": torch.zeros(7, dtype=torch.uint8)}}
+    load(state, Sketch)
+
+
+WHOLE = {
+    "epoch": 0,
+    "pytorch-lightning_version": "2.5.0.post0",
+    "loops": {"fit_loop": {}},
+    "callbacks": {},
+    "optimizer_states": [{}],
+    "lr_schedulers": [{"last_epoch": 3}],
+}
+
+
+@pytest.mark.parametrize(
+    ("key", "found"),
+    [
+        *[(key, value) for key in WHOLE for value in (None, -1, "x", [1, 2], Tensor())],
+        ("optimizer_states", [{}, {}]),
+        ("lr_schedulers", [{"last_epoch": "3"}]),
+        ("loops", {"fit_loop": 3}),
+    ],
+)
+def test_parts_of_another_kind_are_named(key: str, found: object) -> None:
+    assert all(kinds_of_training_state(WHOLE).values())
+    assert all(kinds_of_training_state({}).values())  # weights alone
+    wrong = [
+        name for name, fits in kinds_of_training_state({**WHOLE, key: found}).items() if not fits
+    ]
+    assert wrong == [key]
+
+
+def test_only_what_fails_while_restoring_is_the_checkpoints() -> None:
+    with pytest.raises(KeyError), refusing_other_state("a.ckpt"):
+        raise KeyError("a bug of ours")
