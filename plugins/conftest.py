@@ -12,6 +12,12 @@ from tests.conftest import (
 )
 
 __all__ = [
-    *("all_hooks", "bertlab", "cache_dir", "corpus_file", "drawn", "tiny_config", "tiny_run"),
+    "all_hooks",
+    "bertlab",
+    "cache_dir",
+    "corpus_file",
+    "drawn",
+    "tiny_config",
+    "tiny_run",
     "undrawn",
 ]

@@ -23,6 +23,7 @@ from bertlab.training.cli import BertlabCLI, open_command
 from tests.conftest import Command
 from tests.training.test_devices import assert_same_end, fit_by_two
 
+pytestmark = pytest.mark.xdist_group("seeds apart")  # the runs of ``draws`` are made once
 DROPOUT = ("--model.encoder.hidden_dropout_prob", 0.1)
 Found = dict[str, Any]
 
