@@ -154,7 +154,8 @@ def _wrong_moments(optimizer: Optimizer, state: dict[str, Any]) -> str | None:
         if missing:
             return f"{where}: has no {', '.join(sorted(missing))}"
         for name, each in moments.items():
-            if not _fits(each, parameters[number]):
+            below = name == "step" and _is_number(each) and float(each) < 0
+            if below or not _fits(each, parameters[number]):
                 size = list(parameters[number].shape)
                 return f"{where}.{name}: expected numbers for a parameter of {size}"
     return None
@@ -165,12 +166,12 @@ _AVERAGES = {name: {"step", "exp_avg", "exp_avg_sq"} for name in ("Adam", "AdamW
 
 
 def _fits(found: Any, parameter: Tensor) -> bool:  # noqa: ANN401
-    """Whether it is nothing, a number, or floats of a parameter's size.
+    """Whether it is nothing, a finite number, or floats of a parameter's size.
 
     Adafactor keeps ``(N, 1)`` and ``(1, M)`` of a parameter ``(N, M)``.
     """
     if found is None or not isinstance(found, Tensor) or found.numel() == 1:
-        return found is None or (_is_number(found) and float(found) >= 0)
+        return found is None or _is_number(found)
     return (
         found.is_floating_point()
         and found.dim() == parameter.dim()
