@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from packaging.version import InvalidVersion, Version
 from torch import Tensor
 from torch.optim import Optimizer
 
@@ -27,7 +26,6 @@ def kinds_of_training_state(content: Mapping[str, Any]) -> dict[str, bool]:
     schedules = content.get("lr_schedulers", [{"last_epoch": 0}])
     return {
         "epoch": _is_count(content.get("epoch", 0)),
-        "pytorch-lightning_version": _is_version(content.get("pytorch-lightning_version", "2")),
         "loops": _is_mapping(content.get("loops", {})),
         "callbacks": _is_mapping(content.get("callbacks", {})),
         "optimizer_states": _is_list_of_one(optimizers),
@@ -37,13 +35,6 @@ def kinds_of_training_state(content: Mapping[str, Any]) -> dict[str, bool]:
 
 def _is_count(found: object) -> bool:
     return type(found) is int and found >= 0
-
-
-def _is_version(found: object) -> bool:
-    try:
-        return isinstance(found, str) and bool(Version(found))
-    except InvalidVersion:
-        return False
 
 
 def _is_mapping(found: object) -> bool:
@@ -68,7 +59,8 @@ def refusing_other_state(path: str | None) -> Iterator[None]:
         yield
     except Exception as error:
         restoring = any(
-            Path(frame.filename).name == "checkpoint_connector.py" and "restore" in frame.name
+            Path(frame.filename).name == "checkpoint_connector.py"
+            and ("restore" in frame.name or frame.name == "resume_start")
             for frame in traceback.extract_tb(error.__traceback__)
         )
         if path is None or not restoring or mistake_in(error) is not None:

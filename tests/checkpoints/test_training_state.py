@@ -113,7 +113,6 @@ def test_what_a_strangers_optimizer_remembers_is_its_own() -> None:
 
 WHOLE = {
     "epoch": 0,
-    "pytorch-lightning_version": "2.5.0.post0",
     "loops": {"fit_loop": {}},
     "callbacks": {},
     "optimizer_states": [{}],
