@@ -53,8 +53,9 @@ _BRINGS = {
     "bertlab-gpu": "strategy fsdp, key background_checkpoints, accumulate_grad_batches auto",
     "bertlab-guard": "key check_every",
     "bertlab-interop": (
-        "command export, name export_model, name Exporter, name ExportReport, name ModelAddress, "
-        "name padded_attention, name padded_summary, "
+        "command export, hook bertlab_export_files, hook bertlab_push, name export_model, "
+        "name Exporter, name ExportReport, name ModelAddress, name padded_attention, "
+        "name padded_summary, "
         "exporter onnx, exporter sentence-transformers, exporter transformers, reader tensorflow"
     ),
     "bertlab-modern": (
@@ -71,7 +72,8 @@ _BRINGS = {
     "bertlab-studies": (
         "command study, command ablate, executor local, key seeds, key against_scratch, "
         "key stages, logger wandb, logger mlflow, callback LearningRateFinder, "
-        "name Study, name StudyScores, name encoder_flops, name study"
+        "hook bertlab_report_sections, name ReportSection, name Study, name StudyScores, "
+        "name encoder_flops, name study"
     ),
     "bertlab-tasks": (
         "head feature_tagging, head multi_label, head multiple_choice, head span, head tagging, "
