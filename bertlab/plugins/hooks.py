@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 GROUP = "bertlab.hooks"
 SPECS = "bertlab.hookspecs"
-hookspec = pluggy.HookspecMarker("bertlab")
+hookspec: pluggy.HookspecMarker = pluggy.HookspecMarker("bertlab")
 hookimpl = pluggy.HookimplMarker("bertlab")
 
 
@@ -188,17 +188,10 @@ def bertlab_run_ended(run_dir: Path, results: "dict[str, float]", tables: "list[
 
 @dataclass
 class HookModules:
-    """The hook modules of installed packages.
-
-    Attributes:
-        manager: has those that could be loaded.
-        left_out: why each other one could not, by entry point.
-        fit_keys: what the packages say of their keys, by key; None until it was asked for.
-    """
+    """The hook modules of installed packages that could be loaded."""
 
     manager: pluggy.PluginManager
-    left_out: dict[EntryPoint, str] = field(default_factory=dict)
-    fit_keys: dict[str, FitKeys] | None = None
+    fit_keys: dict[str, FitKeys] | None = None  # what is said of each key; None: nobody has asked
 
 
 @cache
@@ -215,7 +208,6 @@ def hook_modules() -> HookModules:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # whatever a stranger's module raises
-            loaded.left_out[entry] = told_with_place(error)
             _leave_out(name_of_hooks(entry), error)
     return loaded
 
