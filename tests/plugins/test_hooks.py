@@ -457,6 +457,15 @@ def test_bertlab_push_is_the_first_packages(
     assert push_to("me/x", private=True)(stranger, "b") == f"me/x True {stranger.name} b"
 
 
+def test_a_hook_is_known_where_the_package_that_calls_it_is_not_installed(
+    stranger: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_hooks(stranger, "noting", HEAD + "@hookimpl\ndef bertlab_export_files(folder): pass\n")
+    without(monkeypatch, "bertlab-interop")
+    assert "noting" in str(hooks.hook_modules().manager.list_name_plugin())
+    assert "left out" not in capsys.readouterr().err
+
+
 def all_hooks() -> list[str]:
     found = [name for each in hooks.spec_modules() for name in vars(each)]
     return [name for name in found if name.startswith("bertlab_")]
