@@ -18,7 +18,7 @@ from lightning.pytorch import Callback
 from lightning.pytorch.cli import LightningArgumentParser
 
 from bertlab.config.checkpoint_config import check_stored, check_users_own
-from bertlab.config.named_classes import check_importable, check_no_classes
+from bertlab.config.named_classes import ADVICE, check_importable, check_no_classes
 from bertlab.config.parse import explain_unknown_key, first_leaf, refusal, refuse_null, show
 from bertlab.config.parser import build_parser
 from bertlab.config.recorded import refuse_unknown
@@ -201,7 +201,7 @@ def parse_values(
         refuse_unknown(unknown, source, command)
         check_no_classes(parser, stored, source)
         check_stored(stored, source)
-    for source in dict.fromkeys(request.source.values()):
+    for source in dict.fromkeys(request.source.values()) if ADVICE.get() else ():
         check_importable(parser, request.part_of(source), source)
     return parse_config(parser, values, request.where, unknown)
 
