@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bertlab.config.run_config import resolve_arguments
+from bertlab.config.merge import read_request
+from bertlab.config.run_config import resolve_request
 from bertlab.errors import print_table
 from bertlab_studies.plan.budget import cost_of, meta_encoder
 from bertlab_studies.plan.stages import stage_configs
@@ -112,7 +113,7 @@ def main() -> None:
 def phases_of(size: str) -> list[Phase]:
     """Return the two phases of a size."""
     path = CONFIGS / f"bert-{size}-two-stages.yaml"
-    _, config = resolve_arguments(["--config", str(path)])
+    config = resolve_request(read_request(["--config", str(path)]))
     return [read_phase(stage) for stage in stage_configs(config)]
 
 

@@ -81,7 +81,6 @@ from bertlab.objectives.masked_lm import dynamic_draws as dynamic_draws
 from bertlab.objectives.masked_lm import evaluation_draws as evaluation_draws
 from bertlab.objectives.masked_lm import mask_tokens as mask_tokens
 from bertlab.plugins.hooks import FitKeys as FitKeys
-from bertlab.plugins.hooks import ReportSection as ReportSection
 from bertlab.plugins.hooks import hookimpl as hookimpl
 from bertlab.tokenizer.files import WordPieceTokenizer as WordPieceTokenizer
 from bertlab.tokenizer.files import load_tokenizer as load_tokenizer

@@ -65,9 +65,9 @@ from bertlab.config.checkpoint_config import check_users_own as check_users_own
 from bertlab.config.checkpoint_config import is_listed as is_listed
 from bertlab.config.checkpoint_config import read_stored_config as read_stored_config
 from bertlab.config.merge import read_request as read_request
+from bertlab.config.named_classes import ADVICE as ADVICE
 from bertlab.config.named_classes import check_importable as check_importable
 from bertlab.config.named_classes import check_no_classes as check_no_classes
-from bertlab.config.named_classes import importing_no_classes as importing_no_classes
 from bertlab.config.parse import parse_arguments as parse_arguments
 from bertlab.config.parser import build_parser as build_parser
 from bertlab.config.parser import data_class as data_class
@@ -83,7 +83,6 @@ from bertlab.config.request import to_arguments as to_arguments
 from bertlab.config.run_config import RunConfig as RunConfig
 from bertlab.config.run_config import parse_config as parse_config
 from bertlab.config.run_config import parse_request as parse_request
-from bertlab.config.run_config import resolve_arguments as resolve_arguments
 from bertlab.config.run_config import resolve_request as resolve_request
 from bertlab.config.shipped import find_config as find_config
 from bertlab.config.shipped import offered_names as offered_names
@@ -92,10 +91,10 @@ from bertlab.config.yaml_files import Config as Config
 from bertlab.config.yaml_files import NoValue as NoValue
 from bertlab.config.yaml_files import differences as differences
 from bertlab.config.yaml_files import load_yaml as load_yaml
+from bertlab.config.yaml_files import needs_value as needs_value
 from bertlab.config.yaml_files import nested as nested
 from bertlab.config.yaml_files import read_config as read_config
 from bertlab.config.yaml_files import split_arguments as split_arguments
-from bertlab.config.yaml_files import take_options as take_options
 from bertlab.config.yaml_files import yaml_inline as yaml_inline
 from bertlab.data.corpus.corpus import Corpus as Corpus
 from bertlab.data.corpus.corpus import input_digests as input_digests
@@ -247,9 +246,9 @@ from bertlab.objectives.changing import largest_of as largest_of
 from bertlab.objectives.changing import moments as moments
 from bertlab.objectives.changing import whole_at as whole_at
 from bertlab.objectives.changing import whole_ends as whole_ends
-from bertlab.plugins.hooks import Push as Push
 from bertlab.plugins.hooks import first_result as first_result
 from bertlab.plugins.hooks import hook_results as hook_results
+from bertlab.plugins.hooks import hookspec as hookspec
 from bertlab.plugins.hooks import load_module as load_module
 from bertlab.plugins.hooks import name_of_hooks as name_of_hooks
 from bertlab.plugins.hooks import package_keys as package_keys

@@ -158,7 +158,10 @@ def contracts() -> str:
         for title, parts in CONTRACTS.items()
     ]  # fmt: skip
     specifications = [
-        f"bertlab.plugins.hooks.{name}" for name in vars(hooks) if name.startswith("bertlab_")
+        f"{module.__name__}.{name}"
+        for module in hooks.spec_modules()
+        for name in vars(module)
+        if name.startswith("bertlab_")
     ]
     return "\n".join([*sections, _section("Hooks", [*specifications, *HOOK_ARGUMENTS])])
 

@@ -30,7 +30,6 @@ from bertlab import PluginError as PluginError
 from bertlab import Progress as Progress
 from bertlab import RawDocument as RawDocument
 from bertlab import RawExamples as RawExamples
-from bertlab import ReportSection as ReportSection
 from bertlab import Schedule as Schedule
 from bertlab import SpecialTokens as SpecialTokens
 from bertlab import Submission as Submission
@@ -56,6 +55,7 @@ from bertlab_evaluations.contract import ScoreGrid as ScoreGrid
 from bertlab_interop.contract import Exporter as Exporter
 from bertlab_interop.contract import ExportReport as ExportReport
 from bertlab_interop.contract import ModelAddress as ModelAddress
+from bertlab_studies.hookspecs import ReportSection as ReportSection
 
 CONTRACT: int
 OLDEST_CONTRACT: int

@@ -14,7 +14,7 @@ from bertlab.api.examples import Labels
 from bertlab.api.task import Head, Task, TaskContext
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.huggingface import CONFIG_FILES, HUB_NAME, find_foreign, read_foreign
-from bertlab.checkpoints.pretrained import HuggingFaceHead, Pretrained, head_settings
+from bertlab.checkpoints.pretrained import Pretrained, head_settings
 from bertlab.checkpoints.run_checkpoint import (
     LAST_FILE,
     explain_no_checkpoint,
@@ -122,7 +122,9 @@ def use_folder(request: Request) -> list[str]:
     rest += ["--model.init_from", request.ckpt_path]
     if not request.fine_tunes and not request.objectives_named:
         if found.head is not None:
-            settings = head_settings(found.head, _pair_head(keys, found.head))
+            # the head that reads two texts has the same layers
+            is_pair = "--data.text_pair" in keys and "Sequence" in found.head.layout.kind
+            settings = head_settings(found.head, "sentence_pair" if is_pair else None)
             rest += ["--model.head", yaml_inline(settings)]
         elif found.task_states:
             rest += ["--model.objectives", yaml_inline(list(found.task_states))]
@@ -135,12 +137,6 @@ def use_folder(request: Request) -> list[str]:
         longest = found.encoder_config.get("max_position_embeddings", _LONGEST)
         rest += ["--data.max_seq_length", str(min(longest, _LONGEST))]
     return rest
-
-
-def _pair_head(keys: list[str], head: HuggingFaceHead) -> str | None:
-    """Return the head that reads two texts, where two are given; its layers are the same."""
-    reads_pairs = "--data.text_pair" in keys and "Sequence" in head.layout.kind
-    return "sentence_pair" if reads_pairs else None
 
 
 def read_warm_start(request: Request) -> Pretrained | None:

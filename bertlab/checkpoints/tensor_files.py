@@ -207,8 +207,9 @@ def _read_shards(index: Path) -> dict[str, Tensor]:
             f'{index}: expected JSON with "weight_map": {{tensor name: file name}}'
         )
     for shard in shards:
-        # "../secret.bin", "C:secret.bin"
-        if shard in ("", ".", "..") or re.search(r"[/\\:\0]", shard) or _is_index(shard):
+        # "../secret.bin", "C:secret.bin"; an index could name itself without end
+        is_odd = shard in ("", ".", "..") or re.search(r"[/\\:\0]", shard)
+        if is_odd or shard.endswith(INDEX_SUFFIX):
             raise CheckpointError(
                 f"{index}: names the file {shard!r}, expected the plain name of a tensor file in "
                 "the same folder"
@@ -220,11 +221,6 @@ def _read_shards(index: Path) -> dict[str, Tensor]:
         if name not in tensors:
             raise CheckpointError(f"{index}: tensor {name!r} is not in {shard}, as it should be")
     return tensors
-
-
-def _is_index(shard: str) -> bool:
-    """Tell whether a shard is itself an index, which could name itself without end."""
-    return shard.endswith(INDEX_SUFFIX)
 
 
 _MAX_LISTED = 20
@@ -245,18 +241,11 @@ _POSITION_ADVICE = (
 
 @dataclass
 class LoadReport:
-    """What became of each tensor.
+    """What became of each tensor, by name, and sentences for the user."""
 
-    Attributes:
-        loaded: names that the module took from the checkpoint.
-        newly_initialized: names of the module that the checkpoint lacks, and may lack.
-        unused: names of the checkpoint that the module does not have.
-        notes: sentences for the user, for example why a head starts anew.
-    """
-
-    loaded: list[str] = field(default_factory=list)
-    newly_initialized: list[str] = field(default_factory=list)
-    unused: list[str] = field(default_factory=list)
+    loaded: list[str]
+    newly_initialized: list[str]  # that the checkpoint lacks, and may lack
+    unused: list[str]  # that the module does not have
     notes: list[str] = field(default_factory=list)
 
 

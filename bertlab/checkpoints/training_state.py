@@ -50,11 +50,7 @@ def _is_list_of_one(found: object) -> bool:
 
 @contextlib.contextmanager
 def refusing_other_state(path: str | None) -> Iterator[None]:
-    """Raise what Lightning cannot give back to a run as an error that names the checkpoint.
-
-    Raises:
-        DamagedCheckpointError: the block failed while ``path`` was restored.
-    """
+    """Raise what Lightning cannot give back to a run as an error that names the checkpoint."""
     try:
         yield
     except Exception as error:
@@ -72,11 +68,7 @@ def refusing_other_state(path: str | None) -> Iterator[None]:
 
 
 def watch_loading(optimizer: Optimizer, source: str | Path | None) -> None:
-    """Check every state that the optimiser is given from now on, before it takes it.
-
-    Raises:
-        DamagedCheckpointError: (when it is given) the state is of other kinds or sizes.
-    """
+    """Check every state that the optimiser is given from now on, before it takes it."""
 
     def check(optimizer: Optimizer, state: dict[str, Any]) -> None:
         wrong = _wrong_groups(optimizer, state) or _wrong_moments(optimizer, state)

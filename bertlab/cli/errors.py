@@ -16,11 +16,7 @@ _MAX_SHOWN = 300  # characters of the message; the report has all
 
 
 def write_crash_report(error: BaseException, arguments: Sequence[str]) -> Path:
-    """Write the traceback, the command and the versions, to be read before it is sent.
-
-    Returns:
-        The file, in the working directory, or in the temporary one if that cannot be written.
-    """
+    """Write traceback, command and versions to the working directory, or the temporary one."""
     seen = manifest({"plugins": _plugin_packages()})
     text = "\n".join(
         [

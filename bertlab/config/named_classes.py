@@ -4,7 +4,6 @@ jsonargparse imports what ``class_path`` names, and looks for a class of the nam
 stands at an argument that takes one. It reads a text as YAML where an argument takes any value.
 """
 
-import contextlib
 import re
 import types
 from collections.abc import Iterator, Mapping
@@ -24,8 +23,8 @@ CLASS_KEYS = frozenset({"class_path", "init_args"})  # how jsonargparse names a 
 WORD = re.compile(r"-?[a-z0-9][a-z0-9_,: +-]{0,80}")
 _DEEPEST = 24  # texts within texts
 _DEFAULT = "a checkpoint may name plugins only, give classes yourself by --config"
-# what to do instead, inside importing_no_classes()
 ADVICE: ContextVar[str] = ContextVar("ADVICE", default="")
+"""What to do instead of naming a class; where it is set, no config may name one."""
 
 
 def is_word(text: str) -> bool:
@@ -41,22 +40,8 @@ def advice() -> str:
     return ADVICE.get() or _DEFAULT
 
 
-@contextlib.contextmanager
-def importing_no_classes(advice: str) -> Iterator[None]:
-    """Inside the block every config is read as from elsewhere: one that names a class is refused.
-
-    Args:
-        advice: what to do instead, for messages.
-    """
-    before = ADVICE.set(advice)
-    try:
-        yield
-    finally:
-        ADVICE.reset(before)
-
-
 def check_importable(parser: ArgumentParser, content: Mapping[str, Any], source: str) -> None:
-    """Refuse a config that names a class, in :func:`importing_no_classes` only.
+    """Refuse a config that names a class, where :data:`ADVICE` is set.
 
     Args:
         parser: of the keys.
@@ -164,12 +149,8 @@ def _is_plain_type(hint: Any) -> bool:  # noqa: ANN401  a type, or a form of one
     if origin is not None:
         if isinstance(origin, type) and issubclass(origin, type):  # type[Encoder]
             return False
-        container = origin in (types.UnionType,) or not _is_called(origin)
+        container = origin in (types.UnionType,) or getattr(origin, "__name__", "") != "Callable"
         return container and all(_is_plain_type(each) for each in get_args(hint))
     return isinstance(hint, type) and issubclass(
         hint, str | int | float | bool | types.NoneType | list | dict | tuple | set | Enum | Path
     )
-
-
-def _is_called(origin: object) -> bool:
-    return getattr(origin, "__name__", "") == "Callable"

@@ -6,7 +6,7 @@ import re
 from argparse import Action
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from types import ModuleType, NoneType, UnionType
+from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 import yaml
@@ -66,16 +66,8 @@ def refusal(
     content: Mapping[str, Any] | None = None,
     place: Callable[[str], str] = lambda _: "",
 ) -> ConfigError:
-    """Return what jsonargparse refuses, in one line with its place.
-
-    Args:
-        error: what it raised; PyYAML's and others' of values such as ``"!!timestamp x"``.
-        parser: that raised it.
-        given: keys, with their files, and values.
-        source: where all are from.
-        content: the config, if it is one.
-        place: returns ``"FILE: "`` of the file that a key comes from.
-    """
+    """Return what jsonargparse refuses, in one line with its place."""
+    # else PyYAML's and others', of values such as "!!timestamp x"
     if isinstance(error, ArgumentError):
         key = re.match(r'Parser key "([^"]+)"', str(error))
         return ConfigError(f"{place(key[1] if key else '')}{explain(str(error), parser, content)}")
@@ -277,12 +269,9 @@ def _why_not(path: str) -> str:
     except Exception as error:  # whatever a stranger's module raises
         return f"{path} cannot be imported: {told_with_place(error)}"
     if not hasattr(module, name):
-        return f"{module_name} has no class {name!r}{nearest(name, _classes_in(module))}"
+        classes = [each for each, found in vars(module).items() if inspect.isclass(found)]
+        return f"{module_name} has no class {name!r}{nearest(name, classes)}"
     return ""
-
-
-def _classes_in(module: ModuleType) -> list[str]:
-    return [name for name, each in vars(module).items() if inspect.isclass(each)]
 
 
 def _members(hint: TypeForm) -> Iterator[TypeForm]:
@@ -294,7 +283,7 @@ def _members(hint: TypeForm) -> Iterator[TypeForm]:
         yield hint
 
 
-def _origin(form: TypeForm) -> TypeForm:
+def _origin(form: TypeForm) -> TypeForm:  # get_origin() to mypy is a ParamSpec or None
     return get_origin(form)
 
 
@@ -375,13 +364,9 @@ OTHER_NAMES = {
 }
 # the same of trainer.precision
 OTHER_VALUES = {
-    other: key
-    for key, others in {
-        "16-mixed": "float16 fp16 half",
-        "32-true": "float32 fp32",
-        "bf16-mixed": "bfloat16",
-    }.items()
-    for other in others.split()
+    **dict.fromkeys(("float16", "fp16", "half"), "16-mixed"),
+    **dict.fromkeys(("float32", "fp32"), "32-true"),
+    "bfloat16": "bf16-mixed",
 }
 # keys of data that only labelled rows have, and a name of what stands in order
 _OF_ROWS = {"columns", "format", "label_names", "source", "test", "train", "validation"}

@@ -103,22 +103,10 @@ _FREE = {
         *("text", "text_pair", "input"),  # what is predicted
     },
     "trainer": {
-        "accelerator",
-        "strategy",
-        "devices",
-        "num_nodes",
-        "logger",
-        "callbacks",
-        "enable_progress_bar",
-        "enable_model_summary",
-        "enable_checkpointing",
-        "log_every_n_steps",
-        "max_time",
-        "profiler",
-        "plugins",
-        "default_root_dir",
-        "barebones",
-        "fast_dev_run",
+        *("accelerator", "strategy", "devices", "num_nodes", "plugins", "barebones"),
+        *("logger", "callbacks", "profiler", "log_every_n_steps", "default_root_dir"),
+        *("enable_progress_bar", "enable_model_summary", "enable_checkpointing"),
+        *("max_time", "fast_dev_run"),
     },
 }
 # keys of data that name places: their content is compared instead; nothing is trained on ``test``

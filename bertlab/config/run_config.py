@@ -18,7 +18,6 @@ from lightning.pytorch import Callback
 from lightning.pytorch.cli import LightningArgumentParser
 
 from bertlab.config.checkpoint_config import check_stored, check_users_own
-from bertlab.config.merge import read_request
 from bertlab.config.named_classes import ADVICE, check_importable, check_no_classes
 from bertlab.config.parse import explain_unknown_key, first_leaf, refusal, refuse_null, show
 from bertlab.config.parser import build_parser
@@ -170,21 +169,15 @@ def parse_request(
     return RunConfig(command, request, values, _plain(parser, values, request), parser)
 
 
-def resolve_arguments(argv: Sequence[str]) -> tuple[Request, Config]:
-    """Return the plugins and the plain config that ``bertlab fit`` with these arguments would run.
+def resolve_request(request: Request) -> Config:
+    """Return the plain config that ``bertlab fit`` would run.
 
-    Nothing is run or read but the config files; sizes that ``model.init_from`` brings are not in
-    it, so it is best left out. ``seed_everything`` stays true where no seed is given.
+    Sizes that ``model.init_from`` brings are not in it, so it is best left out.
+    ``seed_everything`` stays true where no seed is given.
 
     Raises:
         ConfigError: as ``bertlab fit`` would.
     """
-    request = read_request(argv)
-    return request, resolve_request(request)
-
-
-def resolve_request(request: Request) -> Config:
-    """Return the plain config that ``bertlab fit`` would run; as :func:`resolve_arguments`."""
     parser = build_parser("fit", request)
     return _plain(parser, parse_values(parser, request), request)
 

@@ -289,24 +289,6 @@ def first_no_yaml(values: Iterable[tuple[str, object]]) -> str:
     return ""
 
 
-def take_options(
-    argv: Sequence[str], keys: Sequence[str]
-) -> tuple[dict[str, list[str]], list[str]]:
-    """Return the values given for each of ``keys``, and the other arguments as they are.
-
-    Raises:
-        CommandError: if one of them has no value.
-    """
-    taken: dict[str, list[str]] = {key: [] for key in keys}
-    rest: list[str] = []
-    for key, value, tokens in split_arguments(argv):
-        if key in taken:
-            taken[key].append(needs_value(key, value))
-        else:
-            rest += tokens
-    return taken, rest
-
-
 def differences(found: Config, expected: Config, prefix: str = "") -> list[str]:
     """Return a line for each key whose values differ: ``key: found x, expected y``."""
     lines = []

@@ -26,10 +26,12 @@ from bertlab.errors import (
     warn,
 )
 from bertlab.plugins.index import (
+    FIRST_PARTY,
     brought_by,
     check_contract,
     entry_package,
     entry_points_of,
+    package_of,
     tell_of_a_wait,
 )
 
@@ -39,17 +41,16 @@ if TYPE_CHECKING:
     from lightning.pytorch.cli import LightningArgumentParser
     from lightning.pytorch.strategies import Strategy
 
-    from bertlab.api import ExportReport, ModelAddress
     from bertlab.api.batch import PackedBatch
     from bertlab.api.command import Opened
     from bertlab.api.format import PredictionFile
-    from bertlab.checkpoints.pretrained import Pretrained
     from bertlab.config.request import Request
     from bertlab.data.module import TaskData
     from bertlab.model.module import BertModule
 
 GROUP = "bertlab.hooks"
-hookspec = pluggy.HookspecMarker("bertlab")
+SPECS = "bertlab.hookspecs"
+hookspec: pluggy.HookspecMarker = pluggy.HookspecMarker("bertlab")
 hookimpl = pluggy.HookimplMarker("bertlab")
 
 
@@ -82,23 +83,6 @@ class FitKeys:
     not_in_stages: Mapping[str, str] = field(default_factory=dict)
     check_stored: Callable[[Mapping[str, Any], str], None] | None = None
     as_recorded: Callable[[dict[str, Any]], dict[str, Any]] | None = None
-
-
-@dataclass(frozen=True)
-class ReportSection:
-    """A section that a package adds to a study's report.
-
-    Attributes:
-        title: its heading.
-        text: paragraphs, plain text.
-        headings: of the columns of a table below; no table if empty.
-        rows: its cells, one for each column.
-    """
-
-    title: str
-    text: tuple[str, ...] = ()
-    headings: tuple[str, ...] = ()
-    rows: tuple[tuple[str, ...], ...] = ()
 
 
 @hookspec
@@ -137,14 +121,6 @@ def bertlab_opens(command: str, request: "Request") -> "Opened | None":
     Called before torch is imported; None leaves it to the next package and to bertlab. What it
     raises ends the command. ``request`` has what files and arguments give, merged and not parsed:
     ``request.values["stages"]``; ``bertlab.extend.open_command`` is what bertlab itself would run.
-    """
-
-
-@hookspec
-def bertlab_report_sections(scores: Any) -> list[ReportSection]:  # type: ignore[empty-body]  # noqa: ANN401
-    """Return sections to add to the report of a study.
-
-    bertlab-studies calls it; ``scores`` is a ``bertlab.StudyScores``, which has all figures.
     """
 
 
@@ -195,8 +171,6 @@ def bertlab_prediction_file(path: Path, form: str) -> "PredictionFile | None":
 
 Table = tuple[str, list[tuple[str, str]]]
 """A title, and rows of a name and what it is."""
-Push = Callable[[Path, str | None], str]
-"""Uploads a folder to a branch, the main one if None; returns the address of the commit."""
 
 
 @hookspec
@@ -212,51 +186,21 @@ def bertlab_run_ended(run_dir: Path, results: "dict[str, float]", tables: "list[
     """
 
 
-@hookspec
-def bertlab_export_files(
-    folder: Path,
-    model: "Pretrained",
-    report: "ExportReport",
-    loading_code: "list[tuple[str, str]]",
-    address: "ModelAddress",
-) -> None:
-    """Write further files into the folder of an export, such as a model card.
-
-    Called when all files of the form are there, and before the folder takes its place. ``model`` is
-    what was exported, ``report`` what was written; ``loading_code`` has libraries and the lines of
-    Python by which they load it from ``address``.
-    """
-
-
-@hookspec
-def bertlab_push(repository: str, private: bool) -> Push:  # type: ignore[empty-body]
-    """Return what uploads the folder of an export: ``bertlab export --push REPOSITORY``.
-
-    Called before anything is read; the first package that has the hook is taken. A
-    ``CommandError`` refuses the name. ``private``: a repository that is made is the user's alone.
-    """
-
-
 @dataclass
 class HookModules:
-    """The hook modules of installed packages.
-
-    Attributes:
-        manager: has those that could be loaded.
-        left_out: why each other one could not, by entry point.
-        fit_keys: what the packages say of their keys, by key; None until it was asked for.
-    """
+    """The hook modules of installed packages that could be loaded."""
 
     manager: pluggy.PluginManager
-    left_out: dict[EntryPoint, str] = field(default_factory=dict)
-    fit_keys: dict[str, FitKeys] | None = None
+    fit_keys: dict[str, FitKeys] | None = None  # what is said of each key; None: nobody has asked
 
 
 @cache
 def hook_modules() -> HookModules:
     """Load every installed hook module, one by one; one that fails is left out with a warning."""
     loaded = HookModules(pluggy.PluginManager("bertlab"))
-    loaded.manager.add_hookspecs(sys.modules[__name__])
+    for module in spec_modules():
+        loaded.manager.add_hookspecs(module)
+        RETURNS.update(module.RETURNS)
     # by name: callbacks are called in an order that no disk decides
     for entry in sorted(entry_points_of(GROUP), key=lambda each: (entry_package(each), each.name)):
         try:
@@ -264,9 +208,14 @@ def hook_modules() -> HookModules:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # whatever a stranger's module raises
-            loaded.left_out[entry] = told_with_place(error)
             _leave_out(name_of_hooks(entry), error)
     return loaded
+
+
+def spec_modules() -> list[Any]:
+    """Return the modules that declare hooks: this one, and those of first-party packages."""
+    entries = [each for each in entry_points_of(SPECS) if entry_package(each)[0] in FIRST_PARTY]
+    return [sys.modules[__name__], *(entry.load() for entry in entries)]
 
 
 def load_module(entry: EntryPoint) -> object:
@@ -383,18 +332,13 @@ def _is_list(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
 
 
 # what a hook returns if it is not None, in words and as a test
-_RETURNS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+RETURNS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "bertlab_fit_arguments": ("FitKeys", lambda found: isinstance(found, FitKeys)),
     "bertlab_callbacks": ("a list of callbacks", _is_list(_has("on_fit_start"))),
     "bertlab_opens": ("an object with run()", _has("run")),
-    "bertlab_report_sections": (
-        "a list of ReportSection",
-        _is_list(lambda found: isinstance(found, ReportSection)),
-    ),
     "bertlab_step_parts": ("a number from 1", lambda found: type(found) is int and found > 0),
     "bertlab_strategy": ("a strategy", _has("setup_environment")),
     "bertlab_prediction_file": ("a PredictionFile", _has("write")),
-    "bertlab_push": ("a function", callable),
 }
 
 
@@ -406,7 +350,7 @@ def _implementations(hook: str) -> list[pluggy.HookImpl]:
 def _call(implementation: pluggy.HookImpl, arguments: Mapping[str, Any]) -> Any:  # noqa: ANN401
     # pluggy itself calls all packages, and ends at the first error
     found = implementation.function(*(arguments[name] for name in implementation.argnames))
-    words, fits = _RETURNS.get(implementation.function.__name__, ("", None))
+    words, fits = RETURNS.get(implementation.function.__name__, ("", None))
     if fits is not None and found is not None and not fits(found):
         raise PluginError(
             f"{implementation.plugin_name}: {implementation.function.__name__} returned "
@@ -430,9 +374,10 @@ def _left_out_if_it_fails(implementation: pluggy.HookImpl) -> Iterator[None]:
 def _check_names(module: object) -> None:
     """Raise PluginError if a function is named as a hook, but there is no such one."""
     # pluggy takes bertlab_callback without a word, and never calls it
-    known = [name for name in globals() if name.startswith("bertlab_")]
+    known = [name for each in spec_modules() for name in vars(each) if name.startswith("bertlab_")]
     for name in dir(module):
-        if name.startswith("bertlab_") and name not in known:
+        is_hook = name in known or package_of("hook", name) is not None
+        if name.startswith("bertlab_") and not is_hook:
             raise PluginError(f"there is no hook {name}{nearest(name, known)}")
 
 

@@ -53,8 +53,9 @@ _BRINGS = {
     "bertlab-gpu": "strategy fsdp, key background_checkpoints, accumulate_grad_batches auto",
     "bertlab-guard": "key check_every",
     "bertlab-interop": (
-        "command export, name export_model, name Exporter, name ExportReport, name ModelAddress, "
-        "name padded_attention, name padded_summary, "
+        "command export, hook bertlab_export_files, hook bertlab_push, name export_model, "
+        "name Exporter, name ExportReport, name ModelAddress, name padded_attention, "
+        "name padded_summary, "
         "exporter onnx, exporter sentence-transformers, exporter transformers, reader tensorflow"
     ),
     "bertlab-modern": (
@@ -71,7 +72,8 @@ _BRINGS = {
     "bertlab-studies": (
         "command study, command ablate, executor local, key seeds, key against_scratch, "
         "key stages, logger wandb, logger mlflow, callback LearningRateFinder, "
-        "name Study, name StudyScores, name encoder_flops, name study"
+        "hook bertlab_report_sections, name ReportSection, name Study, name StudyScores, "
+        "name encoder_flops, name study"
     ),
     "bertlab-tasks": (
         "head feature_tagging, head multi_label, head multiple_choice, head span, head tagging, "
@@ -219,7 +221,11 @@ def why_unusable(plugin: Plugin) -> str | None:
     others = [each for each in listed(plugin.kind) if each.name == plugin.name]
     # sorted in listed(): ours is the first of its name
     if plugin.package not in FIRST_PARTY and others[0].package in FIRST_PARTY:
-        return f"bertlab has {_a(plugin.kind)} of that name, which is used; rename the entry point"
+        article = "an" if plugin.kind[0] in "aeiou" else "a"
+        return (
+            f"bertlab has {article} {plugin.kind} of that name, which is used; rename the entry "
+            "point"
+        )
     if plugin.package not in FIRST_PARTY and len(others) > 1:
         packages = " and ".join(f"{each.package} {each.version}" for each in others)
         return f"{packages} both bring it; uninstall one of them (pip uninstall)"
@@ -383,10 +389,6 @@ def _plugin(kind: Kind, entry: EntryPoint) -> Plugin:
     return Plugin(kind, entry.name, entry.value, package, version, contract)
 
 
-def _a(kind: Kind) -> str:
-    return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
-
-
 GROUP = "bertlab.names"
 
 
@@ -397,14 +399,7 @@ def added_names(module: str) -> list[str]:
 
 
 def added_name(module: str, name: str) -> object:
-    """Return what a package adds to a module under a name; it is imported here.
-
-    Raises:
-        AttributeError: no package brings it.
-        ImportError: a first-party package does that is not installed, or two packages do. (From an
-            AttributeError, ``from bertlab import Study`` would not show the message.)
-        PluginError: its package was written for another contract.
-    """
+    """Return what a package adds to a module under a name; it is imported here."""
     # Python itself asks for private names
     entries = () if name.startswith("_") else entry_points_of(GROUP)
     found = [entry for entry in entries if _split(entry.name) == (module, name)]
@@ -415,12 +410,10 @@ def added_name(module: str, name: str) -> object:
     if not found:
         key = f"{module}.{name}".removeprefix("bertlab.")
         if (package := package_of("name", key)) is not None:
+            # of an AttributeError, `from bertlab import Study` would not show the message
             raise ImportError(f"{module}.{name} comes with {package}: pip install {package}")
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
-    return _load((own or found)[0])
-
-
-def _load(entry: EntryPoint) -> object:
+    entry = (own or found)[0]
     if entry.dist is not None:
         check_contract(entry.dist.name)
     loaded: object = entry.load()

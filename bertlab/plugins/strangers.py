@@ -17,6 +17,8 @@ from importlib.metadata import PackageNotFoundError, distribution, packages_dist
 from pathlib import Path
 from typing import NamedTuple
 
+from packaging.utils import canonicalize_name
+
 from bertlab.errors import PluginCodeError, told
 from bertlab.plugins.index import FIRST_PARTY, GROUPS, entry_package, entry_points_of, listed
 
@@ -62,11 +64,7 @@ def _is_anothers(top: str, package: str) -> bool:
         owner = distribution(top).name
     except (PackageNotFoundError, ValueError):
         return False
-    return _normal(owner) != _normal(package)
-
-
-def _normal(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
+    return canonicalize_name(owner) != canonicalize_name(package)
 
 
 @cache
@@ -123,11 +121,13 @@ def mistake_of_others(error: BaseException) -> PluginCodeError | None:
         return None
     packages = _homes()
     for place in _places(error):
-        if _is_in(place.file, _OWN_FOLDER):
+        if place.file.is_relative_to(_OWN_FOLDER):
             if place.file.relative_to(_OWN_FOLDER).parts[0] in _CORE:
                 return None
             continue
-        who = next((name for home, name in packages.items() if _is_in(place.file, home)), None)
+        who = next(
+            (name for home, name in packages.items() if place.file.is_relative_to(home)), None
+        )
         who = who or _callback(place.owner)
         if who is not None:
             who = _plugin_class(place.owner) or who
@@ -187,7 +187,3 @@ def _callback(owner: object) -> str | None:
     names = packages_distributions().get(top, [])
     of = f" of {names[0]} {version(names[0])}" if names else ""
     return f"callback {kind.__name__}{of} ({kind.__module__})"
-
-
-def _is_in(file: Path, home: Path) -> bool:
-    return file == home or home in file.parents

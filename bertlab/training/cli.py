@@ -386,8 +386,7 @@ class BertlabCLI(LightningCLI):
                     task.top_k = top_k
         read_from, mask = self.config.data.get("input"), self.tokenizer.special.mask
         sink = open_sink(output, form, self.model.head, top_k, read_from, mask)
-        (writer,) = self.writers
-        with writer.into(sink, self.datamodule, self.model.head):
+        with self.writers[0].into(sink, self.datamodule, self.model.head):
             self.trainer.predict(self.model, self.datamodule, return_predictions=False)
         warn_of_cut_rows(self.datamodule)
 

@@ -99,15 +99,12 @@ class RowFile:
         """Write a row."""
         self.rows += 1
         self.predicted += any(found not in ([], {}) for found in prediction.values())
-        made = {**_best(prediction, self.top_k), **self._gold(row)}
+        gold = {name: value for name, value in row.values.items() if name in self.truth}
+        made = {**_best(prediction, self.top_k), **({"gold": gold} if gold else {})}
         given = row.row or {k: value for k, value in row.values.items() if k not in self.truth}
         # a column of the input that is called as one of the prediction's: score -> input_score
         kept = {f"input_{key}" if key in made else key: value for key, value in given.items()}
         self.file.write({**kept, **made})
-
-    def _gold(self, row: Example) -> dict[str, Any]:
-        gold = {name: value for name, value in row.values.items() if name in self.truth}
-        return {"gold": gold} if gold else {}
 
     def close(self) -> None:
         """Finish the file, or flush."""

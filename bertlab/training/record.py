@@ -131,8 +131,9 @@ class RunRecord(Callback):
             self._is_claimed = True
         else:
             record = read_manifest(self.directory)
-            self.before = sessions_of(record)[-1]
-            changed = changed_facts(self.facts, self.before)
+            facts, before = self.facts, sessions_of(record)[-1]
+            self.before = before
+            changed = {key: facts[key] for key in _OF_SESSION if facts.get(key) != before.get(key)}
             add_session(self.directory, record, {**here, **changed})
         if self.goes_on and (self.directory / CONFIG_FILE).is_file():
             return  # it keeps the record of its start
@@ -164,7 +165,7 @@ class RunRecord(Callback):
             "config_version": CONFIG_VERSION,
             "config": without_secrets(self.config),
             "data": self.data,
-            KEY: code_of(self.facts),
+            KEY: {key: dict(self.facts.get(key) or {}) for key in _CODE},
             "tokenizer": self.tokenizer.to_json(),
             "token_counts": self.token_counts,
             "labels": self.labels,
@@ -366,11 +367,6 @@ def _listed(value: object) -> list[object]:
     return value if isinstance(value, list) else [value]
 
 
-def code_of(facts: Facts) -> dict[str, dict[str, str]]:
-    """Return the part of a manifest that a checkpoint keeps."""
-    return {key: dict(facts.get(key) or {}) for key in _CODE}
-
-
 def changes_of_code(now: Facts, before: Facts) -> list[str]:
     """Return a line for each package that is another than before: ``torch 2.12 → 2.13``."""
     lines: list[str] = []
@@ -389,11 +385,6 @@ def changes_of_code(now: Facts, before: Facts) -> list[str]:
                 f"({there[name][:_DIGITS]}… → {here[name][:_DIGITS]}…)"
             )
     return sorted(lines)
-
-
-def changed_facts(facts: Facts, before: Facts) -> dict[str, Any]:
-    """Return what a session of a run has otherwise than the one before, for the manifest."""
-    return {key: facts[key] for key in _OF_SESSION if facts.get(key) != before.get(key)}
 
 
 def sessions_of(record: Facts) -> list[dict[str, Any]]:

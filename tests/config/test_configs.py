@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from bertlab.config.run_config import resolve_arguments
+from bertlab.config.merge import read_request
+from bertlab.config.run_config import resolve_request
 from bertlab.config.yaml_files import Config
 from bertlab.model.build import build_encoder
 from bertlab.plugins.index import installed
@@ -20,7 +21,7 @@ SIZES |= {"base": (12, 768), "large": (24, 1024)}
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(CONFIGS).as_posix())
 def test_a_config_is_valid(path: Path) -> None:
-    _, config = resolve_arguments(["--config", str(path)])
+    config = resolve_request(read_request(["--config", str(path)]))
     model = config["model"]
     if heads := [model["head"]] if "head" in model else [*model.get("heads", {}).values()]:
         assert path.parent.name in ("finetune", "templates")
@@ -59,14 +60,16 @@ def test_there_is_a_config_for_every_size() -> None:
 def test_the_quickstart_is_berts_own_recipe() -> None:
     """The paper's encoder and optimizer, key by key."""
     files = (CONFIGS / "quickstart.yaml",)
-    _, config = resolve_arguments([word for path in files for word in ("--config", str(path))])
+    config = resolve_request(
+        read_request([word for path in files for word in ("--config", str(path))])
+    )
     encoder, optimizer = config["model"]["encoder"], config["model"]["optimizer"]
     assert encoder["name"] == "bert"
     assert "name" not in optimizer  # AdamW has none in a resolved config
     sizes = {"preset": "tiny", "max_position_embeddings": 128, "initializer_range": 0.06}
     rates = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     assert {key: encoder[key] for key in sizes | rates} == sizes | rates
-    _, plain = resolve_arguments(["--model.encoder.name", "bert", "--data.corpus", "c"])
+    plain = resolve_request(read_request(["--model.encoder.name", "bert", "--data.corpus", "c"]))
     others = encoder.keys() - (sizes | rates).keys()
     assert {key: encoder[key] for key in others} == {
         key: plain["model"]["encoder"][key] for key in others

@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from bertlab.api.optimizer import OptimizerRecipe, ParameterGroup
-from bertlab.config.run_config import resolve_arguments
+from bertlab.config.merge import read_request
+from bertlab.config.run_config import resolve_request
 from bertlab.errors import BertlabError, CheckpointError, ConfigError, PluginError
 from bertlab.model.optimizer import (
     OptimizerState,
@@ -174,7 +175,7 @@ def test_of_a_group_only_some_kinds(module: Module) -> None:
 
 
 def plain(*arguments: str) -> dict[str, object]:
-    _, config = resolve_arguments([f"--model.optimizer{each}" for each in arguments])
+    config = resolve_request(read_request([f"--model.optimizer{each}" for each in arguments]))
     found: dict[str, object] = config["model"]["optimizer"]
     return found
 
@@ -204,7 +205,7 @@ def test_another_optimizer_keeps_what_all_have(tmp_path) -> None:
         "schedule: {name: wsd, decay_share: 0.4}}}"
     )
     second.write_text("model: {optimizer: {name: RMSprop, schedule: cosine}}")
-    _, config = resolve_arguments(["--config", str(first), "--config", str(second)])
+    config = resolve_request(read_request(["--config", str(first), "--config", str(second)]))
     found = config["model"]["optimizer"]
     assert found["name"] == "RMSprop"
     assert found["learning_rate"] == 0.3

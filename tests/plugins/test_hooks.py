@@ -394,7 +394,7 @@ def test_what_hooks_print_on_import_is_kept_from_the_results(
 def test_bertlab_report_sections_are_in_every_form_of_a_report(
     stranger: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code = "from bertlab.plugins.hooks import ReportSection\n" + HEAD + "@hookimpl\n"
+    code = "from bertlab.api import ReportSection\n" + HEAD + "@hookimpl\n"
     code += "def bertlab_report_sections(scores):\n"
     code += "    return [ReportSection('Energy', ('kWh of ' + scores.name,), ('v', 'used'),"
     code += " (('mlm', '7 & 8'),))]\n"
@@ -457,8 +457,18 @@ def test_bertlab_push_is_the_first_packages(
     assert push_to("me/x", private=True)(stranger, "b") == f"me/x True {stranger.name} b"
 
 
+def test_a_hook_is_known_where_the_package_that_calls_it_is_not_installed(
+    stranger: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_hooks(stranger, "noting", HEAD + "@hookimpl\ndef bertlab_export_files(folder): pass\n")
+    without(monkeypatch, "bertlab-interop")
+    assert "noting" in str(hooks.hook_modules().manager.list_name_plugin())
+    assert "left out" not in capsys.readouterr().err
+
+
 def all_hooks() -> list[str]:
-    return [name for name in vars(hooks) if name.startswith("bertlab_")]
+    found = [name for each in hooks.spec_modules() for name in vars(each)]
+    return [name for name in found if name.startswith("bertlab_")]
 
 
 @pytest.mark.parametrize("hook", all_hooks())
@@ -469,7 +479,9 @@ def test_every_hook_is_documented_and_tested(hook: str) -> None:
 
 
 @pytest.mark.parametrize("returned", ["3", "'x'", "object()", "[None]", "{1: 2}", "object"])
-@pytest.mark.parametrize("hook", sorted(hooks._RETURNS))
+@pytest.mark.parametrize(
+    "hook", sorted(hook for each in hooks.spec_modules() for hook in each.RETURNS)
+)
 def test_what_a_hook_may_not_return_ends_the_command(
     stranger: Path, hook: str, returned: str
 ) -> None:

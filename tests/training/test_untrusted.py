@@ -27,7 +27,7 @@ from bertlab.config.merge import read_request
 from bertlab.config.named_classes import check_no_classes
 from bertlab.config.parser import build_parser
 from bertlab.config.request import SECTION
-from bertlab.config.run_config import RunConfig, parse_request, resolve_arguments
+from bertlab.config.run_config import RunConfig, parse_request, resolve_request
 from bertlab.config.yaml_files import keys_of, value_at
 from bertlab.errors import (
     BertlabError,
@@ -232,7 +232,7 @@ def test_every_key_of_every_command_is_on_the_closed_list_or_the_users_own(
     listed = {key for key in keys if is_listed(key) or key == "trainer.logger"}
     assert keys - listed <= USERS
     assert listed & USERS <= {"trainer.logger"}  # as true or false only
-    content = resolve_arguments(KINDS[kind])[1] | {"seed_everything": 1}
+    content = resolve_request(read_request(KINDS[kind])) | {"seed_everything": 1}
     users = sorted(keys & USERS - {"config"})
     for value in ("planted", 7, True, {"path": "planted"}, ["planted"]):
         hostile = deepcopy(content)

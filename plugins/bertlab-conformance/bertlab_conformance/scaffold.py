@@ -27,9 +27,10 @@ from bertlab.extend import (
     OutputError,
     brought_by,
     entry_package,
+    needs_value,
     new_folder,
     say,
-    take_options,
+    split_arguments,
     write_text,
 )
 
@@ -261,14 +262,19 @@ def main(command: str, argv: list[str]) -> int:
     if not argv or "-h" in argv or "--help" in argv:
         say(_USAGE.format(kinds=", ".join(GROUP_OF_KIND)))
         return 0
-    given, rest = take_options(argv, ("--output",))
+    output, rest = None, []
+    for key, value, tokens in split_arguments(argv):
+        if key == "--output":
+            output = needs_value(key, value)
+        else:
+            rest += tokens
     if len(rest) != 2 or rest[0].startswith("-") or rest[1].startswith("-"):
         raise CommandError(
             f"{command}: found {shlex.join(argv)!r}, expected KIND NAME, as in "
             f"bertlab {command} objective my-objective; see bertlab {command} --help"
         )
     names = plugin_names(*rest)
-    folder = Path(given["--output"][-1] if given["--output"] else names.package)
+    folder = Path(output or names.package)
     content = package_files(names)
     write_package(folder, content)
     place = shlex.quote(str(folder))

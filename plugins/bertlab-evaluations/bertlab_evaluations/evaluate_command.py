@@ -1,11 +1,12 @@
 """``bertlab evaluate``: score a model without training it, such as on BLiMP."""
 
 import shlex
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bertlab import CommandError, nearest
 from bertlab.api import ConfigError
-from bertlab.extend import find_config, read_config, say, take_options
+from bertlab.extend import find_config, needs_value, read_config, say, split_arguments
 
 if TYPE_CHECKING:
     from bertlab_evaluations.entries import EvaluationEntry
@@ -37,9 +38,27 @@ OPTIONS = (
 )
 
 
+def _take_options(
+    argv: Sequence[str], keys: Sequence[str]
+) -> tuple[dict[str, list[str]], list[str]]:
+    """Return the values given for each of ``keys``, and the other arguments as they are.
+
+    Raises:
+        CommandError: if one of them has no value.
+    """
+    taken: dict[str, list[str]] = {key: [] for key in keys}
+    rest: list[str] = []
+    for key, value, tokens in split_arguments(argv):
+        if key in taken:
+            taken[key].append(needs_value(key, value))
+        else:
+            rest += tokens
+    return taken, rest
+
+
 def main(command: str, argv: list[str]) -> int:
     """Run ``evaluate``; return the exit code."""
-    taken, rest = take_options(argv, OPTIONS)
+    taken, rest = _take_options(argv, OPTIONS)
     given = {key: values[-1] for key, values in taken.items() if values}
     helping = "-h" in rest or "--help" in rest
     if not argv or (helping and "--evaluation" not in given):

@@ -11,7 +11,6 @@ import bertlab
 from bertlab import CheckpointError, CommandError
 from bertlab.extend import (
     OutputError,
-    Push,
     first_result,
     hook_results,
     load_class,
@@ -21,6 +20,7 @@ from bertlab.extend import (
     where_to_get,
 )
 from bertlab_interop.contract import Exporter, ExportReport, ModelAddress
+from bertlab_interop.hookspecs import Push
 
 TRANSFORMERS = "transformers"
 

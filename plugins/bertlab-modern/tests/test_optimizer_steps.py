@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from bertlab.api.optimizer import OptimizerRecipe
-from bertlab.config.run_config import resolve_arguments
+from bertlab.config.merge import read_request
+from bertlab.config.run_config import resolve_request
 from bertlab.errors import BertlabError, ConfigError
 from bertlab.model.optimizer import build_optimizer, split_by_weight_decay
 from bertlab.model.optimizer_config import (
@@ -176,7 +177,7 @@ def test_another_optimizer_has_its_own_settings(tmp_path) -> None:
     first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
     first.write_text("model: {optimizer: {name: SGD, momentum: 0.5, learning_rate: 0.3}}")
     second.write_text("model: {optimizer: {name: muon, schedule: cosine}}")
-    _, config = resolve_arguments(["--config", str(first), "--config", str(second)])
+    config = resolve_request(read_request(["--config", str(first), "--config", str(second)]))
     found = config["model"]["optimizer"]
     assert found["name"] == "muon"
     assert found["learning_rate"] == 0.3

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from bertlab.api.examples import Example
-from bertlab.config.run_config import resolve_arguments
+from bertlab.config.merge import read_request
+from bertlab.config.run_config import resolve_request
 from bertlab.data.corpus.corpus import Corpus
 from bertlab.data.corpus.prepare import tokenizer_cached
 from bertlab.data.pretraining import PretrainingData
@@ -70,22 +71,26 @@ def test_the_cache_knows_kinds_and_settings(tmp_path: Path) -> None:
 def test_a_config_names_a_kind_and_its_settings(tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     config.write_text("data: {tokenizer_kind: {name: bpe, min_frequency: 3}}\n")
-    _, plain = resolve_arguments(["--config", str(config)])
+    plain = resolve_request(read_request(["--config", str(config)]))
     assert plain["data"]["tokenizer_kind"] == {
         "name": "bpe",
         "min_frequency": 3,
         "add_prefix_space": True,
         "special_names": "bert",
     }
-    _, plain = resolve_arguments(["--config", str(config), "--data.tokenizer_kind", "wordpiece"])
+    plain = resolve_request(
+        read_request(["--config", str(config), "--data.tokenizer_kind", "wordpiece"])
+    )
     kind = {"name": "wordpiece", "min_frequency": 2, "strip_accents": None}
     assert plain["data"]["tokenizer_kind"] == kind
     mapping = "{name: unigram, byte_fallback: false}"
-    _, plain = resolve_arguments(["--config", str(config), "--data.tokenizer_kind", mapping])
+    plain = resolve_request(
+        read_request(["--config", str(config), "--data.tokenizer_kind", mapping])
+    )
     assert plain["data"]["tokenizer_kind"]["byte_fallback"] is False
-    assert "tokenizer_kind" not in resolve_arguments([])[1]["data"]
+    assert "tokenizer_kind" not in resolve_request(read_request([]))["data"]
     with pytest.raises(BertlabError, match="did you mean 'bpe'"):
-        resolve_arguments(["--data.tokenizer_kind", "bpee"])
+        resolve_request(read_request(["--data.tokenizer_kind", "bpee"]))
 
 
 def test_a_given_tokenizer_and_a_kind_to_train_are_one_too_many(tmp_path: Path) -> None:

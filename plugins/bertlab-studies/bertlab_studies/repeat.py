@@ -27,8 +27,9 @@ from bertlab.extend import (
     differences,
     print_table,
     read_object,
+    read_request,
     read_results,
-    resolve_arguments,
+    resolve_request,
     say,
     shown_figure,
     split_arguments,
@@ -163,7 +164,8 @@ def find_repetition(request: Request) -> Repetition:
     rest += ["--seeds=null", "--against_scratch=false", f"--keep_predictions={kept}"]
     numbers = None if seeds in _OFF else tuple(seed_list(parse_value(seeds, "--seeds")))
     if request.init_from is None:  # which would bring sizes; then the first run tells
-        named, config = resolve_arguments(rest)
+        named = read_request(rest)
+        config = resolve_request(named)
         check_config(named, config, known_encoder(config))
     asked = json.loads(
         json.dumps(without_secrets(asked), default=str)

@@ -2,7 +2,7 @@
 
 import contextlib
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,18 +66,24 @@ def main(argv: list[str]) -> int:
     return code
 
 
-def _reading_only(names: list[str]) -> contextlib.AbstractContextManager[None]:
+@contextlib.contextmanager
+def _reading_only(names: list[str]) -> Iterator[None]:
     """Import no class that the directory of a study names, which may come from anywhere."""
-    from bertlab.extend import importing_no_classes  # noqa: PLC0415  for its parsers
+    from bertlab.extend import ADVICE  # noqa: PLC0415  for its parsers
 
     folders = [Path(name) for name in names if Path(name).is_dir()]
     if not folders:  # a study file is the user's own
-        return contextlib.nullcontext()
+        yield
+        return
     file = shlex.quote(str(folders[0] / "study.yaml"))
-    return importing_no_classes(
+    before = ADVICE.set(
         "it is not imported for the directory of a study, which may come from anywhere; if you "
         f"trust it, give its file: {file} --study_dir {shlex.quote(str(folders[0]))}"
     )
+    try:
+        yield
+    finally:
+        ADVICE.reset(before)
 
 
 def _usage() -> str:

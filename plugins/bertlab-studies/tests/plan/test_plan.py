@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from bertlab.config.run_config import resolve_arguments
+from bertlab.config.merge import read_request
+from bertlab.config.run_config import resolve_request
 from bertlab.errors import ConfigError
 from bertlab_studies.plan.plan import WEIGHTS, make_plan, variant_settings
 from bertlab_studies.plan.study_file import BASE
@@ -109,7 +110,7 @@ def test_arguments_give_the_config_of_the_plan(tmp_path: Path) -> None:
     for (variant, stage, seed), run_id in plan.cells.items():
         run = plan.runs[run_id]
         arguments = [each.replace(WEIGHTS, "runs/x") for each in run.arguments]
-        _, config = resolve_arguments(arguments)
+        config = resolve_request(read_request(arguments))
         assert config.pop("seed_everything") == seed
         expected = {**plan.configs[variant, stage]}
         expected.pop("seed_everything", None)
