@@ -118,9 +118,12 @@ from bertlab.data.examples.encoded import collate as collate
 from bertlab.data.examples.source import read_rows as read_rows
 from bertlab.data.examples.splits import fingerprint as fingerprint
 from bertlab.data.examples.values import ColumnReader as ColumnReader
+from bertlab.data.examples.values import checked_string as checked_string
+from bertlab.data.examples.values import checked_text as checked_text
+from bertlab.data.examples.values import column_reader as column_reader
 from bertlab.data.examples.values import looks_printed as looks_printed
 from bertlab.data.examples.values import ordered_names as ordered_names
-from bertlab.data.examples.values import parse_printed as parse_printed
+from bertlab.data.examples.values import show_value as show_value
 from bertlab.data.fine_tuning import LabelledData as LabelledData
 from bertlab.data.inputs import TextRows as TextRows
 from bertlab.data.inputs import given_texts as given_texts
@@ -180,6 +183,7 @@ from bertlab.encoders.layers import given_or as given_or
 from bertlab.encoders.layers import rows_read as rows_read
 from bertlab.encoders.layers import states_at_rows as states_at_rows
 from bertlab.errors import DamagedCheckpointError as DamagedCheckpointError
+from bertlab.errors import EmptyTextError as EmptyTextError
 from bertlab.errors import NumericalError as NumericalError
 from bertlab.errors import OutputError as OutputError
 from bertlab.errors import TokenStoreError as TokenStoreError
