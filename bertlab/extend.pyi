@@ -232,7 +232,6 @@ from bertlab.model.evaluation import heads_direction as heads_direction
 from bertlab.model.evaluation import known_ends as known_ends
 from bertlab.model.losses import Passes as Passes
 from bertlab.model.module import BertModule as BertModule
-from bertlab.model.optimizer import OptimizerState as OptimizerState
 from bertlab.model.optimizer import build_optimizer as build_optimizer
 from bertlab.model.optimizer import check_schedule as check_schedule
 from bertlab.model.optimizer import check_whole_steps as check_whole_steps

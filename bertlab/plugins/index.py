@@ -71,7 +71,7 @@ _BRINGS = {
     "bertlab-studies": (
         "command study, command ablate, executor local, key seeds, key against_scratch, "
         "key stages, logger wandb, logger mlflow, callback LearningRateFinder, "
-        "name Study, name StudyScores, name encoder_flops, name study"
+        "name Study, name StudyScores, name encoder_flops, name study, name model.OptimizerState"
     ),
     "bertlab-tasks": (
         "head feature_tagging, head multi_label, head multiple_choice, head span, head tagging, "

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from bertlab.api.examples import Column
+from bertlab.checkpoints.restore import read_pretrained
 from bertlab.config.merge import read_request
 from bertlab.config.parser import data_class
 from bertlab.data.corpus.corpus import Corpus, read_documents
@@ -102,3 +103,9 @@ def test_it_says_which_package_reads_urls(url):
     message = f"{url}: cannot read a URL: .*comes with bertlab-cluster: pip install bertlab-cluster"
     with pytest.raises(ConfigError, match=message):
         list(read_documents(Corpus([url])))
+
+
+def test_it_says_which_package_takes_moments_over(tiny_run):
+    message = "model.init_optimizer: .* comes with bertlab-studies: pip install bertlab-studies"
+    with pytest.raises(ConfigError, match=message):
+        read_pretrained(str(tiny_run), with_optimizer=True)
