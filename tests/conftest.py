@@ -4,6 +4,7 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # test workers share the cores; spinning threads wait
 
+import importlib.util
 import pydoc_data.topics
 import signal
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ import pytest
 
 from bertlab.cli.main import main
 from bertlab.plugins import hooks, index
+from bertlab.training.results import read_curves
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 # the same examples in every run; `pytest --hypothesis-profile default` draws new ones
@@ -48,6 +50,27 @@ def all_hooks() -> Iterator[None]:
     if loaded and len(hooks.hook_modules().manager.get_plugins()) < HOOK_MODULES:
         index.forget_installed()
         hooks.hook_modules.cache_clear()
+
+
+def draw(patch: pytest.MonkeyPatch, curves: Callable[[Path], object]) -> None:
+    """Let runs in this process draw some curves at their end."""
+    if importlib.util.find_spec("bertlab_pages"):
+        for module in ("loss_curve", "run_page"):
+            patch.setattr(f"bertlab_pages.{module}.read_curves", curves)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def undrawn() -> Iterator[None]:
+    """Let runs draw nothing: their pictures take more time than a short training."""
+    with pytest.MonkeyPatch.context() as patch:
+        draw(patch, lambda _: {})
+        yield
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the runs of a test draw as those of users do; ``tiny_run`` does so for every test."""
+    draw(monkeypatch, read_curves)
 
 
 @pytest.fixture(scope="session")
@@ -87,7 +110,9 @@ def tiny_config(
 def tiny_run(tmp_path_factory: pytest.TempPathFactory, tiny_config: Path) -> Path:
     """The directory of a finished run of the tiny config."""
     directory = tmp_path_factory.mktemp("runs") / "tiny"
-    assert main(["fit", "--config", str(tiny_config), "--run_dir", str(directory)]) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        draw(patch, read_curves)
+        assert main(["fit", "--config", str(tiny_config), "--run_dir", str(directory)]) == 0
     return directory
 
 

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 import torch
 
+from bertlab import files
 from bertlab.errors import OutOfMemoryError, OutputError, mistake_in, printable
 from bertlab.files import (
     WholeFile,
     create_json,
     new_folder,
-    reading,
     replacing,
     write_json,
     write_text,
@@ -155,29 +155,29 @@ def test_a_pipe_is_written_to_and_read_from(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     writer = threading.Thread(target=write_text, args=(pipe, "through"))
     writer.start()
-    assert reading.read_text(pipe) == "through"
+    assert files.read_text(pipe) == "through"
     writer.join()
     assert pipe.is_fifo()
 
 
 def test_nobody_is_waited_for_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "_PATIENCE", 0.1)
+    monkeypatch.setattr(files, "_PATIENCE", 0.1)
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with pytest.raises(OSError, match="is a pipe with nobody at its other end"):
-        reading.read_text(pipe)
+        files.read_text(pipe)
     with pytest.raises(OSError, match="is a pipe with nobody at its other end"):
         write_text(pipe, "into nothing")
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / "socket"))
     for place, what in ((tmp_path / "socket", "is a socket"), (tmp_path, "is a folder")):
         with pytest.raises(OSError, match=what):
-            reading.read_text(place)
+            files.read_text(place)
 
 
 def test_what_has_no_end_is_read_to_a_bound() -> None:
     with pytest.raises(OSError, match="has over 1,000 bytes"):
-        reading.read_bytes(Path("/dev/zero"), 1000)
+        files.read_bytes(Path("/dev/zero"), 1000)
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_a_damaged_record_is_a_mistake_that_names_the_file(
 ) -> None:
     (tmp_path / "plan.json").write_text(text)
     with pytest.raises(ValueError, match=reason) as failure:
-        reading.read_object(tmp_path / "plan.json", {"runs": list})
+        files.read_object(tmp_path / "plan.json", {"runs": list})
     mistake = mistake_in(failure.value)
     assert mistake is not None
     assert str(mistake).startswith(f"{tmp_path / 'plan.json'}: damaged: ")

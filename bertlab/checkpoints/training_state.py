@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from packaging.version import InvalidVersion, Version
 from torch import Tensor
 from torch.optim import Optimizer
 
@@ -27,7 +26,6 @@ def kinds_of_training_state(content: Mapping[str, Any]) -> dict[str, bool]:
     schedules = content.get("lr_schedulers", [{"last_epoch": 0}])
     return {
         "epoch": _is_count(content.get("epoch", 0)),
-        "pytorch-lightning_version": _is_version(content.get("pytorch-lightning_version", "2")),
         "loops": _is_mapping(content.get("loops", {})),
         "callbacks": _is_mapping(content.get("callbacks", {})),
         "optimizer_states": _is_list_of_one(optimizers),
@@ -37,13 +35,6 @@ def kinds_of_training_state(content: Mapping[str, Any]) -> dict[str, bool]:
 
 def _is_count(found: object) -> bool:
     return type(found) is int and found >= 0
-
-
-def _is_version(found: object) -> bool:
-    try:
-        return isinstance(found, str) and bool(Version(found))
-    except InvalidVersion:
-        return False
 
 
 def _is_mapping(found: object) -> bool:
@@ -68,7 +59,8 @@ def refusing_other_state(path: str | None) -> Iterator[None]:
         yield
     except Exception as error:
         restoring = any(
-            Path(frame.filename).name == "checkpoint_connector.py" and "restore" in frame.name
+            Path(frame.filename).name == "checkpoint_connector.py"
+            and ("restore" in frame.name or frame.name == "resume_start")
             for frame in traceback.extract_tb(error.__traceback__)
         )
         if path is None or not restoring or mistake_in(error) is not None:
@@ -154,7 +146,8 @@ def _wrong_moments(optimizer: Optimizer, state: dict[str, Any]) -> str | None:
         if missing:
             return f"{where}: has no {', '.join(sorted(missing))}"
         for name, each in moments.items():
-            if not _fits(each, parameters[number]):
+            below = name == "step" and _is_number(each) and float(each) < 0
+            if below or not _fits(each, parameters[number]):
                 size = list(parameters[number].shape)
                 return f"{where}.{name}: expected numbers for a parameter of {size}"
     return None
@@ -165,12 +158,12 @@ _AVERAGES = {name: {"step", "exp_avg", "exp_avg_sq"} for name in ("Adam", "AdamW
 
 
 def _fits(found: Any, parameter: Tensor) -> bool:  # noqa: ANN401
-    """Whether it is nothing, a number, or floats of a parameter's size.
+    """Whether it is nothing, a finite number, or floats of a parameter's size.
 
     Adafactor keeps ``(N, 1)`` and ``(1, M)`` of a parameter ``(N, M)``.
     """
     if found is None or not isinstance(found, Tensor) or found.numel() == 1:
-        return found is None or (_is_number(found) and float(found) >= 0)
+        return found is None or _is_number(found)
     return (
         found.is_floating_point()
         and found.dim() == parameter.dim()

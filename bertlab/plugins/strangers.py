@@ -98,7 +98,7 @@ def named_package(package: object, version: object) -> str:
 _OWN_MODULES = ("bertlab", *(package.replace("-", "_") for package in FIRST_PARTY))
 _OWN_FOLDER = Path(__file__).parents[1]
 # rooms that plugins do not call: an error that arises there is ours, whoever is further out
-_CORE = ("checkpoints", "cli", "config", "data", "model", "studies", "training")
+_CORE = ("checkpoints", "cli", "config", "data", "model", "training")
 _NOT_THEIRS = ("OutOfMemoryError", "MemoryError")
 # of a data worker, whose traceback comes as text
 _WORKER = "Original Traceback (most recent call last)"

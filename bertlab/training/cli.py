@@ -25,7 +25,6 @@ from bertlab.checkpoints.run_directory import (
     manifest,
     resumed_run,
 )
-from bertlab.checkpoints.training_state import refusing_other_state
 from bertlab.config.checkpoint_config import check_users_own
 from bertlab.config.merge import read_request
 from bertlab.config.parser import (
@@ -311,7 +310,7 @@ class BertlabCLI(LightningCLI):
         fit = partial(
             self.trainer.fit, self.model, self.datamodule, ckpt_path=path, weights_only=True
         )
-        with self.record.kept_if_it_begins(), refusing_other_state(path):
+        with self.record.kept_if_it_begins(path):
             code = train(fit, self.trainer, self.whole, self._is_saved)
         if code == 0:
             self._finish()

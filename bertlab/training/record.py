@@ -31,7 +31,7 @@ from bertlab.checkpoints.run_directory import (
     give_back,
     session,
 )
-from bertlab.checkpoints.training_state import watch_loading
+from bertlab.checkpoints.training_state import refusing_other_state, watch_loading
 from bertlab.config.recorded import CONFIG_VERSION
 from bertlab.config.request import Request
 from bertlab.config.yaml_files import Config
@@ -215,10 +215,15 @@ class RunRecord(Callback):
             )
 
     @contextlib.contextmanager
-    def kept_if_it_begins(self) -> Iterator[None]:
-        """Leave the directory as it was, if the block ends in an error before the first step."""
+    def kept_if_it_begins(self, checkpoint: str | None) -> Iterator[None]:
+        """Leave the directory as it was, if the block ends in an error before the first step.
+
+        Raises:
+            DamagedCheckpointError: the error arose while ``checkpoint`` was restored.
+        """
         try:
-            yield
+            with refusing_other_state(checkpoint):
+                yield
         except Exception:  # such as what Lightning or a callback refuses
             if self._is_claimed:
                 give_back(self.directory, self._there)

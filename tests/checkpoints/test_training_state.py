@@ -24,9 +24,10 @@ def stepped(
 ) -> torch.optim.Optimizer:
     """An optimiser of two groups that has taken a step."""
     layer = nn.Linear(3, 2)
-    groups = [{"params": [layer.weight]}, {"params": [layer.bias], "weight_decay": 0.0}]
+    one = nn.Parameter(torch.tensor([-1.0]))  # its average is a number below 0
+    groups = [{"params": [layer.weight]}, {"params": [layer.bias, one], "weight_decay": 0.0}]
     optimizer = kind(groups, lr=0.1, **settings)
-    layer(torch.ones(1, 3)).sum().backward()
+    (layer(torch.ones(1, 3)).sum() - one.sum()).backward()
     optimizer.step()
     return optimizer
 
@@ -68,7 +69,7 @@ def test_switches_go_with_the_device() -> None:
 
 
 DAMAGES: dict[str, Callable[[State], object]] = {
-    "state: expected a mapping from 0 to 1": lambda s: s.update(state=[1]),
+    "state: expected a mapping from 0 to 2": lambda s: s.update(state=[1]),
     "state.0: expected a mapping": lambda s: s["state"].update({0: None}),
     "state.0: has no exp_avg_sq": lambda s: s["state"][0].pop("exp_avg_sq"),
     "state.0.exp_avg: expected numbers for a parameter of [2, 3]": (
@@ -78,6 +79,7 @@ DAMAGES: dict[str, Callable[[State], object]] = {
         lambda s: s["state"][1].update(exp_avg=torch.zeros(2, dtype=torch.int32))
     ),
     "state.1.step: expected numbers": lambda s: s["state"][1].update(step=torch.tensor(math.nan)),
+    "state.0.step: expected numbers": lambda s: s["state"][0].update(step=torch.tensor(-1.0)),
     "state.1.exp_avg_sq: expected numbers": lambda s: s["state"][1].update(exp_avg_sq="x"),
     "param_groups: expected 2 mappings": lambda s: s.update(param_groups=[{}]),
     "param_groups.0.params: expected the numbers of 1 parameters": (
@@ -111,7 +113,6 @@ def test_what_a_strangers_optimizer_remembers_is_its_own() -> None:
 
 WHOLE = {
     "epoch": 0,
-    "pytorch-lightning_version": "2.5.0.post0",
     "loops": {"fit_loop": {}},
     "callbacks": {},
     "optimizer_states": [{}],

@@ -9,6 +9,7 @@ import pytest
 import torch
 import yaml
 
+from bertlab.cli.main import main
 from bertlab.data.corpus.corpus import Corpus
 from bertlab.data.corpus.prepare import prepare
 from bertlab.data.corpus.store import TokenStore
@@ -35,15 +36,38 @@ def assert_equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
-@pytest.fixture
-def text_run(tiny_config: Path, corpus_file: Path, tmp_path: Path, bertlab: Command) -> Begun:
+def keep(place: Path) -> None:
+    """Keep a copy of what a test may change in ``place/now``."""
+    shutil.copytree(place / "now", place / "kept")
+
+
+def put_back(place: Path) -> None:
+    """Put ``place/now`` back as it was: at the same place, because paths are recorded."""
+    shutil.rmtree(place / "now")
+    shutil.copytree(place / "kept", place / "now")
+
+
+@pytest.fixture(scope="module")
+def killed_text_run(
+    tiny_config: Path, corpus_file: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Begun:
     """A run that was killed after step 3, its corpus, and the weights that it would have had."""
-    corpus = tmp_path / "corpus.txt"
+    place = tmp_path_factory.mktemp("text")
+    run, corpus = place / "now" / "run", place / "now" / "corpus.txt"
+    corpus.parent.mkdir()
     shutil.copy(corpus_file, corpus)
-    run = tmp_path / "run"
-    arguments = ("--data.corpus", corpus, "--run_dir", run)
-    assert bertlab("fit", "--config", tiny_config, *arguments)[0] == 0
-    return run, corpus, take_back(run, 3)
+    arguments = ["--data.corpus", str(corpus), "--run_dir", str(run)]
+    assert main(["fit", "--config", str(tiny_config), *arguments]) == 0
+    final = take_back(run, 3)
+    keep(place)
+    return run, corpus, final
+
+
+@pytest.fixture
+def text_run(killed_text_run: Begun) -> Begun:
+    """The killed run, whatever the tests before did with it."""
+    put_back(killed_text_run[0].parent.parent)
+    return killed_text_run
 
 
 def test_a_moved_corpus_goes_on(text_run: Begun, bertlab: Command) -> None:
@@ -171,11 +195,12 @@ def test_a_tokenizer(
     assert f"data.tokenizer: {tokenizer}: " in error
 
 
-@pytest.fixture
-def row_run(tiny_run: Path, tmp_path: Path, bertlab: Command) -> Begun:
+@pytest.fixture(scope="module")
+def killed_row_run(tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Begun:
     """A killed fine-tuning on ``train.csv`` and two validation sets beside it."""
-    rows = tmp_path / "rows"
-    rows.mkdir()
+    place = tmp_path_factory.mktemp("rows")
+    run, rows, file = place / "now" / "run", place / "now" / "rows", place / "task.yaml"
+    rows.mkdir(parents=True)
     for name, count in {"train": 20, "same": 8, "other": 6}.items():
         colours = ((n, "red" if n % 2 else "blue", n % 2) for n in range(count))
         lines = "".join(f"the {name} {n} is {word},{label}\n" for n, word, label in colours)
@@ -192,10 +217,18 @@ def row_run(tiny_run: Path, tmp_path: Path, bertlab: Command) -> Begun:
         "trainer": {"max_steps": 4, "val_check_interval": 2, "accelerator": "cpu"},
         "checkpoint": {"save_top_k": -1},
     }
-    (tmp_path / "task.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
-    run = tmp_path / "run"
-    assert bertlab("fit", "--config", tmp_path / "task.yaml", "--run_dir", run)[0] == 0
-    return run, rows, take_back(run, 2)
+    file.write_text(yaml.safe_dump(config, sort_keys=False))
+    assert main(["fit", "--config", str(file), "--run_dir", str(run)]) == 0
+    final = take_back(run, 2)
+    keep(place)
+    return run, rows, final
+
+
+@pytest.fixture
+def row_run(killed_row_run: Begun) -> Begun:
+    """The killed fine-tuning, whatever the tests before did with it."""
+    put_back(killed_row_run[0].parent.parent)
+    return killed_row_run
 
 
 def test_moved_rows_go_on(row_run: Begun, bertlab: Command) -> None:

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,17 @@ import yaml
 
 from bertlab.checkpoints.run_checkpoint import read_run_checkpoint
 from bertlab.config.merge import read_request
-from bertlab.config.request import SEED_PARTS
+from bertlab.config.request import SEED_PARTS, Request
+from bertlab.config.run_config import parse_request
 from bertlab.data.loader import prepare_sequences
 from bertlab.data.pretraining import PretrainingData
 from bertlab.encoders.layers import dropout
+from bertlab.errors import ConfigError
 from bertlab.training.cli import BertlabCLI, open_command
 from tests.conftest import Command
 from tests.training.test_devices import assert_same_end, fit_by_two
 
+pytestmark = pytest.mark.xdist_group("seeds apart")  # the runs of ``draws`` are made once
 DROPOUT = ("--model.encoder.hidden_dropout_prob", 0.1)
 Found = dict[str, Any]
 
@@ -38,8 +42,12 @@ def apart(**seeds: int) -> list[object]:
     return [part for name, seed in seeds.items() for part in (f"--seed.{name}", seed)]
 
 
+def request(*arguments: object) -> Request:
+    return read_request([str(each) for each in arguments])
+
+
 def opened(*arguments: object) -> BertlabCLI:
-    return open_command("fit", read_request([str(each) for each in arguments]))
+    return open_command("fit", request(*arguments))
 
 
 def dropped(session: BertlabCLI) -> list[float]:
@@ -77,13 +85,17 @@ def what_a_run_draws(run: Path, *arguments: object) -> Found:
 
 
 @pytest.fixture(scope="module")
-def draws(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Found]:
-    """What a run with one seed draws, and runs in which one part has another."""
-    folder = tmp_path_factory.mktemp("apart")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("apart")
+
+
+@pytest.fixture(scope="module")
+def draws(tiny_config: Path, folder: Path) -> dict[str, Found]:
+    """What runs draw: with one seed, with another of one part, and with another for all."""
     settings: dict[str, list[object]] = {part: apart(**{part: 4}) for part in SEED_PARTS}
     return {
-        part: what_a_run_draws(folder / (part or "one"), "--config", tiny_config, *more)
-        for part, more in {"": [], **settings}.items()
+        part: what_a_run_draws(folder / part, "--config", tiny_config, *more)
+        for part, more in {"one": [], **settings, "all": ["--seed_everything", 4]}.items()
     }
 
 
@@ -91,37 +103,30 @@ def draws(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
 def test_a_seed_changes_its_own_part_and_no_other(
     given: str, part: str, draws: dict[str, Found]
 ) -> None:
-    changed = draws[given][part] != draws[""][part]
+    changed = draws[given][part] != draws["one"][part]
     assert changed == (given == part)
 
 
 @pytest.mark.parametrize("part", SEED_PARTS)
 def test_each_part_matters_to_the_weights_at_the_end(part: str, draws: dict[str, Found]) -> None:
-    assert draws[part]["end"] != draws[""]["end"]
+    assert draws[part]["end"] != draws["one"]["end"]
 
 
 @pytest.mark.parametrize("part", SEED_PARTS)
 def test_a_part_is_what_the_run_with_this_seed_alone_has(
-    part: str, tiny_config: Path, tmp_path: Path, draws: dict[str, Found]
+    part: str, draws: dict[str, Found]
 ) -> None:
-    alone = ("--config", tiny_config, "--seed_everything", 4)
-    assert what_a_run_draws(tmp_path / "run", *alone)[part] == draws[part][part]
+    assert draws["all"][part] == draws[part][part]
 
 
 def test_nothing_but_the_parts_depends_on_the_seed_of_the_run(
-    tiny_config: Path, tmp_path: Path, bertlab: Command
+    tiny_config: Path, folder: Path, tmp_path: Path, draws: dict[str, Found], bertlab: Command
 ) -> None:
-    fit = ("fit", "--config", tiny_config, *DROPOUT, "--run_dir")
     same = apart(weights=3, order=3, masks=3, dropout=3)
-    for name, more in {
-        "one": [],
-        "same": same,
-        "other": [*same, "--seed_everything", 9],
-    }.items():
-        code, _, error = bertlab(*fit, tmp_path / name, *more)
-        assert code == 0, error
-    assert_equal_weights(tmp_path / "same", tmp_path / "one")
-    assert_equal_weights(tmp_path / "other", tmp_path / "one")
+    fit = ("fit", "--config", tiny_config, *DROPOUT, *same, "--seed_everything", 9)
+    code, _, error = bertlab(*fit, "--run_dir", tmp_path / "run")
+    assert code == 0, error
+    assert_equal_weights(tmp_path / "run", folder / "one")
 
 
 def test_a_run_goes_on_exactly_and_records_its_seeds(
@@ -160,9 +165,9 @@ def test_a_run_does_not_go_on_with_another_seed_of_a_part(
 def test_workers_see_the_same_order_and_masks(
     tiny_config: Path, tmp_path: Path, bertlab: Command
 ) -> None:
-    fit = ("fit", "--config", tiny_config, *apart(order=5, masks=6), "--run_dir")
-    assert bertlab(*fit, tmp_path / "none")[0] == 0
-    assert bertlab(*fit, tmp_path / "two", "--data.num_workers", 2)[0] == 0
+    fit = ("fit", "--config", tiny_config, *apart(order=5, masks=6), "--trainer.max_steps", 3)
+    assert bertlab(*fit, "--run_dir", tmp_path / "none")[0] == 0
+    assert bertlab(*fit, "--run_dir", tmp_path / "two", "--data.num_workers", 2)[0] == 0
     assert_equal_weights(tmp_path / "two", tmp_path / "none")
 
 
@@ -213,13 +218,13 @@ def what_a_fine_tuning_draws(run: Path, *arguments: object) -> Found:
     return {"weights": head, "order": rows, "dropout": dropped(session)}
 
 
-@pytest.mark.parametrize("given", ["weights", "order", "dropout"])
 def test_a_fine_tuning_has_seeds_of_head_rows_and_dropout(
-    given: str, fine_tuning: list[object], tmp_path: Path
+    fine_tuning: list[object], tmp_path: Path
 ) -> None:
     one = what_a_fine_tuning_draws(tmp_path / "one", *fine_tuning)
-    other = what_a_fine_tuning_draws(tmp_path / "other", *fine_tuning, *apart(**{given: 4}))
-    assert [part for part in one if one[part] != other[part]] == [given]
+    for given in ("weights", "order", "dropout"):
+        other = what_a_fine_tuning_draws(tmp_path / given, *fine_tuning, *apart(**{given: 4}))
+        assert [part for part in one if one[part] != other[part]] == [given]
     same = [*fine_tuning, *apart(weights=3, order=3, dropout=3), "--seed_everything", 9]
     assert what_a_fine_tuning_draws(tmp_path / "same", *same) == one
 
@@ -242,13 +247,10 @@ def test_a_fine_tuning_has_no_masks(
     ],
 )
 def test_a_wrong_seed_of_a_part_is_named(
-    key: str, value: object, expected: str, tiny_config: Path, tmp_path: Path, bertlab: Command
+    key: str, value: object, expected: str, tiny_config: Path, tmp_path: Path
 ) -> None:
-    code, _, error = bertlab("fit", "--config", tiny_config, f"--{key}={value}")
-    assert code == 2
-    assert expected in error
     part = tmp_path / "part.yaml"
     part.write_text(f"seed: {{{key.removeprefix('seed.')}: {value}}}", "utf-8")
-    code, _, error = bertlab("fit", "--config", tiny_config, "--config", part)
-    assert code == 2
-    assert expected in error
+    for given in ([f"--{key}={value}"], ["--config", part]):
+        with pytest.raises(ConfigError, match=re.escape(expected)):
+            parse_request(request("--config", tiny_config, *given), "fit")

@@ -4,6 +4,7 @@ import contextlib
 import functools
 import json
 import pickle
+import re
 import shutil
 import sys
 import zipfile
@@ -20,15 +21,20 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from torch.utils.data import DataLoader
 
-from bertlab.checkpoints.run_checkpoint import RUN_KEY
-from bertlab.config.checkpoint_config import is_listed, read_stored_config
+from bertlab.checkpoints.run_checkpoint import RUN_KEY, read_run_checkpoint
+from bertlab.config.checkpoint_config import check_users_own, is_listed, read_stored_config
 from bertlab.config.merge import read_request
 from bertlab.config.named_classes import check_no_classes
 from bertlab.config.parser import build_parser
 from bertlab.config.request import SECTION
-from bertlab.config.run_config import parse_request, resolve_arguments
+from bertlab.config.run_config import RunConfig, parse_request, resolve_arguments
 from bertlab.config.yaml_files import keys_of, value_at
-from bertlab.errors import CheckpointError, DamagedCheckpointError, ResumeError
+from bertlab.errors import (
+    BertlabError,
+    CheckpointError,
+    DamagedCheckpointError,
+    ResumeError,
+)
 from bertlab.training.best_checkpoint import BestCheckpoint
 from bertlab.training.run import Run
 from tests.conftest import Command
@@ -127,7 +133,6 @@ ELSEWHERE = [
     ("checkpoint.filename", "../../precious"),
     ("checkpoint.filename", "{step:999999999}"),
     ("checkpoint.filename", "{step.__class__}"),
-    ("evaluations", {"x": {"evaluation": TEXT, "data": "rows"}}),
     ("evaluations", {"x": {"evaluation": "minimal_pairs", "data": "r", "settings": CLASS}}),
     # read as YAML where an argument takes any value
     ("evaluations", {"x": {"evaluation": "minimal_pairs", "data": YAML}}),
@@ -143,8 +148,44 @@ ELSEWHERE = [
 ]
 
 
+@pytest.fixture(scope="module")
+def honest(tiny_run: Path) -> dict[str, Any]:
+    """The config that a checkpoint stores."""
+    content = torch.load(tiny_run / "checkpoints" / "last.ckpt", weights_only=True)
+    config: dict[str, Any] = content[RUN_KEY]["config"]
+    return config
+
+
+def brought(config: dict[str, Any], command: str) -> RunConfig:
+    """Return what a command makes of a checkpoint's config; it reads it in these steps."""
+    file = Path("run", "checkpoints", "last.ckpt")
+    stored, left_out = read_stored_config(config, str(file))
+    check_users_own(left_out, file, command)
+    return parse_request(read_request([], stored, str(file), file), command)
+
+
 @pytest.mark.parametrize(("key", "value"), TRAINER)
 def test_a_checkpoint_brings_no_class_of_the_trainer(
+    key: str, value: object, honest: dict[str, Any]
+) -> None:
+    config, plain = deepcopy(honest), brought(honest, "predict").plain
+    put(config, key, value)
+    if key == "trainer.accelerator":  # it was cpu
+        plain["trainer"]["accelerator"] = "auto"
+    assert brought(config, "predict").plain == plain
+    with pytest.raises(ResumeError, match=f"last.ckpt: its run has {re.escape(key)}"):
+        brought(config, "fit")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("trainer.callbacks", [CLASS]),
+        ("trainer.strategy", "SingleDeviceStrategy"),
+        ("checkpoint.dirpath", "elsewhere"),
+    ],
+)
+def test_commands_go_on_without_what_a_checkpoint_may_not_bring_and_a_run_does_not(
     key: str, value: object, planted: Callable[..., Path], bertlab: Command, tmp_path: Path
 ) -> None:
     run = planted(key, value)
@@ -284,14 +325,12 @@ def test_a_users_own_run_goes_on_with_what_it_had(
 
 
 @pytest.mark.parametrize(("key", "value"), ELSEWHERE)
-def test_a_checkpoint_names_plugins_only(
-    key: str, value: object, planted: Callable[..., Path], bertlab: Command
-) -> None:
-    run = planted(key, value)
-    code, _, error = bertlab("fit", "--ckpt_path", run)
-    assert code == 2, error
-    assert "bertlab: error E" in error, error
-    assert key.split(".", maxsplit=1)[0] in error or TEXT in error, error
+def test_a_checkpoint_names_plugins_only(key: str, value: object, honest: dict[str, Any]) -> None:
+    config = deepcopy(honest)
+    put(config, key, value)
+    with pytest.raises(BertlabError) as refused:
+        brought(config, "fit")
+    assert key.split(".", maxsplit=1)[0] in str(refused.value) or TEXT in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -305,27 +344,34 @@ def test_a_checkpoint_names_plugins_only(
         ("trainer", "callbacks.x", TEXT),
     ],
 )
-@pytest.mark.parametrize("command", ["fit", "predict"])
 def test_a_dotted_key_does_not_slip_past_the_checks_of_its_section(
-    command: str,
-    section: str,
-    key: str,
-    value: object,
-    tiny_run: Path,
-    tmp_path: Path,
-    bertlab: Command,
+    section: str, key: str, value: object, honest: dict[str, Any]
 ) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(tiny_run, run)
-    content = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)
-    config = content[RUN_KEY]["config"]
+    config = deepcopy(honest)
     (config[section] if section else config)[key] = value
-    torch.save(content, run / "checkpoints" / "last.ckpt")
+    with pytest.raises(DamagedCheckpointError, match=re.escape(key)):
+        read_stored_config(config, "x")
+
+
+@pytest.mark.parametrize(
+    ("command", "key", "value"),
+    [
+        ("fit", "model.encoder.activation", CLASS),
+        ("fit", "model.optimizer.name", TEXT),
+        ("fit", "evaluations", {"x": {"evaluation": TEXT, "data": "rows"}}),
+        ("predict", "model.encoder.activation", CLASS),
+        ("predict", "trainer", {"callbacks.x": TEXT}),
+    ],
+)
+def test_a_command_reads_a_stored_config_by_these_checks(
+    command: str, key: str, value: object, planted: Callable[..., Path], bertlab: Command
+) -> None:
+    run = planted(key, value)
     text = ["--text", "A [MASK]."] if command == "predict" else []
     code, _, error = bertlab(command, "--ckpt_path", run, *text)
     assert code == 2, error
+    assert "bertlab: error E" in error
     assert key in error
-    assert not (tmp_path / "elsewhere").exists()
 
 
 @pytest.mark.parametrize(
@@ -516,24 +562,25 @@ def test_arguments_without_a_type_get_plain_values(key: str, text: str, canary: 
         ("model.encoder.hidden_size", [], "no encoder can be made of its config"),
     ],
 )
-@pytest.mark.parametrize("command", ["predict", "export"])
 def test_sizes_that_are_not_the_weights_take_no_memory(
-    command: str,
-    key: str,
-    value: object,
-    reason: str,
-    planted: Callable[..., Path],
-    bertlab: Command,
-    tmp_path: Path,
+    key: str, value: object, reason: str, planted: Callable[..., Path]
 ) -> None:
-    run = planted(key, value)
+    with pytest.raises(BertlabError, match=reason):
+        read_run_checkpoint(planted(key, value) / "checkpoints" / "last.ckpt")
+
+
+@pytest.mark.parametrize("command", ["predict", "export"])
+def test_a_command_refuses_other_sizes_than_those_of_the_weights(
+    command: str, planted: Callable[..., Path], bertlab: Command, tmp_path: Path
+) -> None:
+    run = planted("model.encoder.hidden_size", 2**24)
     arguments = {
         "predict": ["--ckpt_path", run, "--data.text", "a"],
         "export": [run, tmp_path / "out"],
     }
     code, _, error = bertlab(command, *arguments[command])
     assert code == 2, error
-    assert reason in error
+    assert "are not of the sizes in its config" in error
 
 
 def test_tensors_larger_than_their_file_and_endless_content_are_refused(

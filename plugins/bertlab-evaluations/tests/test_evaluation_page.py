@@ -14,6 +14,7 @@ from bertlab_evaluations.minimal_pairs import MinimalPairs
 from bertlab_evaluations.sentence_similarity import SentenceSimilarity
 from tests.html_page import Page, assert_alone, squeeze
 
+pytestmark = pytest.mark.usefixtures("real_svg")
 NASTY = ("<script>alert('a')</script>", "{{ 7 * 7 }} {% if %}", '"><img src=x onerror=y>', "$a_$")
 
 

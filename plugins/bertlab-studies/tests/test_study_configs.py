@@ -15,6 +15,7 @@ from bertlab_studies.plan.study_file import BASE
 from bertlab_studies.study import Study
 from bertlab_studies.study import study as open_study
 
+pytestmark = pytest.mark.xdist_group("shipped studies")  # each is opened once
 CONFIGS = Path(__file__).parents[3] / "configs"
 STUDIES = sorted(path.stem for path in (CONFIGS / "studies").glob("*.yaml"))
 OBJECTIVES = r"model\.objectives\.\w+(\.\w+)?"

@@ -88,7 +88,7 @@ def test_trackers_know_the_study(
 
 
 def test_a_fit_with_a_tracker(
-    trackers: list[Tracker], bertlab: Command, tiny_config: Path, tmp_path: Path
+    trackers: list[Tracker], bertlab: Command, tiny_config: Path, tmp_path: Path, drawn: None
 ) -> None:
     run = tmp_path / "run"
     code, _, error = bertlab(

@@ -219,7 +219,7 @@ def nasty() -> StudyScores:
     return study
 
 
-def test_names_are_shown_as_they_are_and_nothing_runs(tmp_path: Path) -> None:
+def test_names_are_shown_as_they_are_and_nothing_runs(real_svg: None) -> None:
     study = nasty()
     report = report_of(study)
     drawn = pictures(study, report.comparisons[0])
@@ -229,7 +229,10 @@ def test_names_are_shown_as_they_are_and_nothing_runs(tmp_path: Path) -> None:
     assert page.tags["svg"] == 5
     for name in NASTY:
         assert page.squeezed.count(squeeze(name)) >= 3  # heat map, curves, table
-    files = write_report(report, tmp_path / "report")
+
+
+def test_files_have_names_of_letters_and_digits(tmp_path: Path) -> None:
+    files = write_report(report_of(nasty()), tmp_path / "report")
     assert sorted(file.name for file in files) == sorted(
         path.name for path in (tmp_path / "report").iterdir()
     )

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
@@ -370,7 +370,7 @@ def nasty_pictures() -> list[Picture]:
 
 
 def test_pictures_draw_names_as_they_are_and_the_same_bytes_again(
-    nasty_pictures: list[Picture],
+    nasty_pictures: list[Picture], real_svg: None, real_pdf: None
 ) -> None:
     assert [picture.name for picture in nasty_pictures] == [
         "differences",
@@ -387,7 +387,7 @@ def test_pictures_draw_names_as_they_are_and_the_same_bytes_again(
     assert pictures(study, report_of(study).comparisons[0]) == nasty_pictures
 
 
-def test_broken_curves_and_single_seeds_are_drawn() -> None:
+def test_broken_curves_and_single_seeds_are_drawn(real_svg: None) -> None:
     study = made_up_study(seeds=1, names=("a", "b"))
     curve = study.variants["a"].curves["mlm loss"][1]
     curve.values[3:] = [float("nan")] * len(curve.values[3:])
@@ -422,10 +422,10 @@ def page_of(variants: tuple[str, ...], measure: str, failure: str) -> Page:
     study.measures[0] = Measure(measure, "accuracy")
     for found in study.variants.values():
         found.cells[study.measures[0].name] = found.cells["qnli accuracy"]
-        found.curves = {}
+        found.curves, found.flops, found.tokens = {}, None, None  # one picture: the differences
     study.variants[variants[1]].failures.append(failure)
     report = report_of(study)
-    page = Page(html(report, pictures(study, report.comparisons[0])[:1]))
+    page = Page(html(report, pictures(study, report.comparisons[0])))
     assert_only_script(page)
     assert all(squeeze(each) in page.squeezed for each in (*variants, measure, failure))
     return page
@@ -434,7 +434,8 @@ def page_of(variants: tuple[str, ...], measure: str, failure: str) -> Page:
 plain_page = cache(lambda: page_of(("a", "b", "c"), "d", "e"))
 
 
-@settings(max_examples=8, deadline=None)  # two seconds each
+@pytest.mark.usefixtures("real_svg")
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(MARKUP, min_size=3, max_size=3, unique=True), MARKUP, MARKUP)
 def test_names_change_no_tag_of_the_page(names: list[str], task: str, said: str) -> None:
     # titles of points; names of two lines have more of <text>
@@ -472,7 +473,9 @@ def test_a_table_of_html_shows_names_as_they_are(name: str, value: str) -> None:
     assert page.tags == Counter(div=1, table=1, thead=1, tbody=1, tr=2, th=3, br=1, td=1)
 
 
-def test_files_are_written_whole(study: StudyScores, tmp_path: Path) -> None:
+def test_files_are_written_whole(
+    study: StudyScores, tmp_path: Path, real_svg: None, real_pdf: None
+) -> None:
     other = made_up_study(seeds=2, names=("a", "b"), name="other")
     for variant in (*study.variants.values(), *other.variants.values()):
         variant.curves, variant.flops, variant.tokens = {}, None, None
