@@ -117,9 +117,12 @@ from bertlab.data.examples.encoded import collate as collate
 from bertlab.data.examples.source import read_rows as read_rows
 from bertlab.data.examples.splits import fingerprint as fingerprint
 from bertlab.data.examples.values import ColumnReader as ColumnReader
+from bertlab.data.examples.values import checked_string as checked_string
+from bertlab.data.examples.values import checked_text as checked_text
+from bertlab.data.examples.values import column_reader as column_reader
 from bertlab.data.examples.values import looks_printed as looks_printed
 from bertlab.data.examples.values import ordered_names as ordered_names
-from bertlab.data.examples.values import parse_printed as parse_printed
+from bertlab.data.examples.values import show_value as show_value
 from bertlab.data.fine_tuning import LabelledData as LabelledData
 from bertlab.data.inputs import TextRows as TextRows
 from bertlab.data.inputs import given_texts as given_texts
@@ -179,6 +182,7 @@ from bertlab.encoders.layers import given_or as given_or
 from bertlab.encoders.layers import rows_read as rows_read
 from bertlab.encoders.layers import states_at_rows as states_at_rows
 from bertlab.errors import DamagedCheckpointError as DamagedCheckpointError
+from bertlab.errors import EmptyTextError as EmptyTextError
 from bertlab.errors import NumericalError as NumericalError
 from bertlab.errors import OutputError as OutputError
 from bertlab.errors import TokenStoreError as TokenStoreError
@@ -227,7 +231,6 @@ from bertlab.model.evaluation import heads_direction as heads_direction
 from bertlab.model.evaluation import known_ends as known_ends
 from bertlab.model.losses import Passes as Passes
 from bertlab.model.module import BertModule as BertModule
-from bertlab.model.optimizer import OptimizerState as OptimizerState
 from bertlab.model.optimizer import build_optimizer as build_optimizer
 from bertlab.model.optimizer import check_schedule as check_schedule
 from bertlab.model.optimizer import check_whole_steps as check_whole_steps

@@ -54,7 +54,7 @@ nitpick_ignore_regex = [
     # inner types
     (
         "py:class",
-        r"bertlab\.[\w.]+\.(ArrayT|CellForm|_Batch|Batch|Result|PairLayout|Change|ChangingNumber|ExportReport|KeyedDraws)",
+        r"bertlab\.[\w.]+\.(ArrayT|_Batch|Batch|Result|PairLayout|Change|ChangingNumber|ExportReport|KeyedDraws)",
     ),
     (
         "py:class",

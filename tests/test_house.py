@@ -14,7 +14,7 @@ PACKAGE = ROOT / "bertlab"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 OF_PACKAGES = sorted((ROOT / "plugins").glob("bertlab-*/bertlab_*/**/*.py"))
 ENTRIES, SHORTEST, LONGEST = 23, 60, 450
-LINES, FILES = 25_287, 114
+LINES, FILES = 25_000, 140
 
 
 def test_the_package_root_is_small():

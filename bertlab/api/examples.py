@@ -3,10 +3,10 @@
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -17,52 +17,20 @@ from bertlab.errors import CorpusError, DataError, PluginError, nearest
 ColumnKind = Literal["text", "label", "labels", "texts", "tags", "answers"]
 
 
-class CellForm(Protocol):
-    """How a file writes several labels of a row.
-
-    Attributes:
-        form: in words, for the data report.
-        names: of the classes in their order, where it follows from the form; else empty.
-    """
-
-    @property
-    def form(self) -> str: ...  # noqa: D102
-    @property
-    def names(self) -> tuple[str, ...]: ...  # noqa: D102
-
-    def split(self, value: object, place: str) -> object:
-        """Return the list of raw labels in a cell (of several columns: in a list of cells).
-
-        Returns:
-            None if the row is not labelled.
-
-        Raises:
-            DataError: the cell is not of the form.
-        """
-
-
-FindForm = Callable[
-    [Sequence[object], str, str | tuple[str, ...], Sequence[str] | None, str | None], CellForm
-]
-
-
 @dataclass(frozen=True)
 class Column:
     """A column that a head reads.
 
     Attributes:
         name: in the head's terms, for example ``text_a``.
-        kind: what its values are: ``text``, a text; ``label``, a class name or a number;
-            ``labels``, a list of class names, empty where none holds; ``texts``, a list of texts,
-            such as words; ``tags``, a list of class names, one for each of the
-            texts; ``answers``, ``{"text": [...], "answer_start": [...]}`` in characters, where
-            None stands for the first place at which the text occurs.
+        kind: what its values are: ``text``, a text; ``label``, a class name or a number; and what
+            bertlab-tasks reads: ``labels``, a list of class names, empty where none holds;
+            ``texts``, a list of texts, such as words; ``tags``, a list of class names, one for each
+            of the texts; ``answers``, ``{"text": [...], "answer_start": [...]}`` in characters,
+            where None stands for the first place at which the text occurs.
         is_truth: what is to be predicted; absent from new text.
         required: False if examples may lack it.
         aliases: other names that it has in published files; tried after ``name``.
-        find_form: of the kind ``labels``, how a file writes them, by all cells of its column, the
-            column's name in messages and in the file (or the names of several columns), the names
-            of the classes, if declared, and ``data.label_separator``; without it a cell is a list.
 
     Raises:
         PluginError: there is no such kind.
@@ -73,7 +41,6 @@ class Column:
     is_truth: bool = False
     required: bool = True
     aliases: tuple[str, ...] = ()
-    find_form: FindForm | None = None
 
     def __post_init__(self) -> None:
         known = get_args(ColumnKind)

@@ -16,7 +16,7 @@ from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.tensor_files import list_limited
 from bertlab.config.request import one_head_config
 from bertlab.errors import CheckpointError, CommandError, nearest
-from bertlab.model.optimizer import OptimizerState
+from bertlab.model.optimizer import EarlierOptimizer
 
 # head of bertlab by BERT's class of ``transformers``; sentence_pair has single_sentence's layers
 _HEADS = {
@@ -110,7 +110,7 @@ class Pretrained:
     left_out: list[str] = field(default_factory=list)
     global_step: int = 0
     token_counts: Tensor | None = None
-    optimizer: OptimizerState | None = None
+    optimizer: EarlierOptimizer | None = None
     data: dict[str, str] = field(default_factory=dict)
     version: str | None = None
 

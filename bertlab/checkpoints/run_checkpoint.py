@@ -5,7 +5,7 @@ import shlex
 import zipfile
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -26,12 +26,12 @@ from bertlab.checkpoints.training_state import kinds_of_training_state
 from bertlab.config.checkpoint_config import read_stored_config
 from bertlab.config.recorded import check_version, drop_empty_arguments
 from bertlab.config.yaml_files import Config
-from bertlab.errors import CheckpointError, DamagedCheckpointError
+from bertlab.errors import CheckpointError, ConfigError, DamagedCheckpointError
 from bertlab.files import read_object
 from bertlab.model.build import build_encoder
-from bertlab.model.optimizer import OptimizerState
+from bertlab.model.optimizer import EarlierOptimizer
 from bertlab.model.optimizer_config import DEFAULT_OPTIMIZER
-from bertlab.plugins.index import load_class, remember_origin
+from bertlab.plugins.index import added_name, load_class, remember_origin
 from bertlab.plugins.strangers import named_package
 from bertlab.tokenizer.files import tokenizer_from_json
 
@@ -266,11 +266,16 @@ def _is_texts(found: object) -> bool:
     return all(isinstance(text, str) for pair in pairs for text in pair)
 
 
-def _optimizer(path: Path, content: dict[str, Any], config: Config) -> OptimizerState:
+def _optimizer(path: Path, content: dict[str, Any], config: Config) -> EarlierOptimizer:
+    try:
+        kind = cast("Any", added_name("bertlab.model", "OptimizerState"))
+    except ImportError as error:
+        raise ConfigError(f"model.init_optimizer: {error}") from None
     named = config["model"].get("optimizer") or {}
     name = named.get("name", DEFAULT_OPTIMIZER)
     parameters = content[RUN_KEY].get("optimizer_parameters")  # older checkpoints lack them
-    return OptimizerState.of_checkpoint(str(path), content, name, parameters)
+    state: EarlierOptimizer = kind.of_checkpoint(str(path), content, name, parameters)
+    return state
 
 
 def _head_labels(found: object, path: Path) -> dict[str, Labels]:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from bertlab.data.module import TaskData
 
 _DEFAULT_SIZE = 256  # BERT's, app. A.2
-_SAMPLED_AT_A_TIME = 4096
+_SAMPLED, _SAMPLED_AT_A_TIME = 2**16, 4096  # sequences
 
 
 @dataclass(frozen=True)
@@ -119,16 +119,6 @@ def mean_sequence_length(sampler: SequenceSampler, sample_size: int = 4096) -> f
     return float(sampler.sample(np.zeros_like(indices), indices).lengths.mean())
 
 
-def mean_text_length(sampler: SequenceSampler, sample_size: int = 2**16) -> float:
-    """Return the mean tokens of text, without ``[CLS]`` and ``[SEP]``, of sequences of epoch 0."""
-    count, tokens = min(sample_size, len(sampler)), 0
-    for start in range(0, count, _SAMPLED_AT_A_TIME):
-        indices = np.arange(start, min(start + _SAMPLED_AT_A_TIME, count))
-        sequences = sampler.sample(np.zeros_like(indices), indices)
-        tokens += int(np.count_nonzero(sequences.corpus_offsets >= 0))
-    return tokens / count
-
-
 @dataclass(frozen=True)
 class Amounts:
     """Means over a run, in which the size of a step may change."""
@@ -164,7 +154,13 @@ class Amounts:
 
     @cached_property
     def _full_text(self) -> float:
-        return mean_text_length(self.sampler)
+        """Mean tokens of text, without ``[CLS]`` and ``[SEP]``, of the first sequences."""
+        count, tokens = min(_SAMPLED, len(self.sampler)), 0
+        for start in range(0, count, _SAMPLED_AT_A_TIME):
+            indices = np.arange(start, min(start + _SAMPLED_AT_A_TIME, count))
+            sequences = self.sampler.sample(np.zeros_like(indices), indices)
+            tokens += int(np.count_nonzero(sequences.corpus_offsets >= 0))
+        return tokens / count
 
 
 def steps_for_sequences(size: WholeNumber, sequences: int) -> int:

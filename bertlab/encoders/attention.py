@@ -5,7 +5,6 @@ A GPU's flash kernel reads packed tokens as they are. Elsewhere they are padded.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -37,21 +36,13 @@ def from_heads(heads: Tensor, batch: PackedBatch, rows: int) -> Tensor:
     return packed
 
 
-@dataclass(frozen=True)
-class PlacesOfRows:
-    """Some tokens of each sequence, side by side.
+def places_of_rows(rows: Tensor, batch: PackedBatch) -> tuple[Tensor, Tensor] | None:
+    """Lay out ``(N,)`` ascending tokens, those of each sequence side by side, at most M.
 
-    Attributes:
-        positions: ``(B, M)`` int64 positions in their sequences; 0 where a sequence has fewer.
-        places: ``(N,)`` int64 place of each token in ``(B * M)``.
+    Returns:
+        ``(B, M)`` int64 positions in their sequences, 0 where a sequence has fewer, and ``(N,)``
+        places in ``(B * M)``; None if a sequence has more than half its tokens there.
     """
-
-    positions: Tensor
-    places: Tensor
-
-
-def places_of_rows(rows: Tensor, batch: PackedBatch) -> PlacesOfRows | None:
-    """Lay out ``(N,)`` ascending tokens; None if a sequence has more than half its tokens there."""
     # lengths [5, 6], rows [0, 2, 7]: sequence [0, 0, 1], counts [2, 1], most 2 ->
     # positions [[0, 2], [2, 0]], places [0, 1, 2]; the fourth place is padding
     starts = batch.cu_seqlens.long()
@@ -64,7 +55,7 @@ def places_of_rows(rows: Tensor, batch: PackedBatch) -> PlacesOfRows | None:
     places = sequence * most + torch.arange(len(rows)) - before[sequence]
     positions = rows.new_zeros(len(batch) * most)
     positions[places] = rows - starts[sequence]
-    return PlacesOfRows(positions.view(len(batch), most), places)
+    return positions.view(len(batch), most), places
 
 
 class _ToHeads(torch.autograd.Function):
@@ -251,17 +242,18 @@ def attention_by_padding(
     else:
         query, key, value = to_heads(qkv, batch, num_heads)
     # a causal mask has a row for each of the S positions, so all queries stay
-    looking = None if rows is None or causal else places_of_rows(rows, batch)
+    found = None if rows is None or causal else places_of_rows(rows, batch)
+    looking, places = (None, None) if found is None else found
     if looking is not None:
-        query = query.take_along_dim(looking.positions[:, None, :, None], 2)  # (B, A, M, d)
+        query = query.take_along_dim(looking[:, None, :, None], 2)  # (B, A, M, d)
     mask = None if equal_lengths else batch.attention_mask[:, None, None, :]  # (B, 1, 1, S)
     if near is not None:
-        seen = near(None if looking is None else looking.positions)
+        seen = near(looking)
         mask = seen if mask is None else mask & seen
     attended = attend(query, key, value, mask, dropout, causal)
-    if looking is not None:
+    if places is not None:
         # (B, A, M, d) -> (B * M, A * d) -> (N, H)
-        return attended.transpose(1, 2).flatten(0, 1).flatten(1).index_select(0, looking.places)
+        return attended.transpose(1, 2).flatten(0, 1).flatten(1).index_select(0, places)
     if not equal_lengths:
         attended = from_heads(attended, batch, len(qkv))
     else:

@@ -21,7 +21,7 @@ from bertlab.model.build import build_layers, check_tasks, keeps_encoder_fixed
 from bertlab.model.evaluation import Evaluations
 from bertlab.model.losses import NumericalGuard, Passes, StepLoss, global_counts, shares_of
 from bertlab.model.optimizer import (
-    OptimizerState,
+    EarlierOptimizer,
     build_optimizer,
     build_schedule,
     build_timed_schedule,
@@ -76,7 +76,7 @@ class BertModule(LightningModule):
             encoder.pooler.requires_grad_(False)  # DDP waits for the gradient of what may have one
         self.optimizer_config = optimizer
         self.learning_rate = optimizer.learning_rate  # which Lightning's LearningRateFinder sets
-        self.continued: OptimizerState | None = None  # of an earlier phase
+        self.continued: EarlierOptimizer | None = None  # of an earlier phase
         self.evaluations = Evaluations(tasks, evaluation_sets, metrics or {})
         self.draws = CounterRNG(seed, "draws")
         self.numerical_guard = NumericalGuard()

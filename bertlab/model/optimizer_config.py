@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, cast
 
@@ -165,27 +166,19 @@ def load_recipe(name: str) -> type[OptimizerRecipe]:
     plugins = installed("optimizer")
     if name in plugins:
         return load_class("optimizer", name, OptimizerRecipe)
-    of_torch = _torch_optimizers()
-    try:
+    of_torch: Mapping[str, type[OptimizerRecipe]] = {}
+    with suppress(ImportError):  # bertlab-modern adds them
+        of_torch = cast("Any", added_name("bertlab.model", "torch_optimizers"))
+    if name in of_torch:
         return of_torch[name]
-    except KeyError:
-        # torch.optim.AdamW is meant as AdamW
-        hint = nearest(name.rpartition(".")[2], [*plugins, *of_torch])
-        raise UnknownPluginError(
-            f"model.optimizer.name: no optimizer is called {name!r}{hint} "
-            f"(installed: {', '.join(plugins)}; of torch.optim: "
-            f"{', '.join(of_torch) or 'none, they come with bertlab-modern'})"
-            f"{told_origin('optimizer', name)}{where_to_get('optimizer', name)}"
-        ) from None
-
-
-def _torch_optimizers() -> Mapping[str, type[OptimizerRecipe]]:
-    """Return the classes of ``torch.optim`` by name, which bertlab-modern adds."""
-    try:
-        found = added_name("bertlab.model", "torch_optimizers")
-    except ImportError:
-        return {}
-    return cast("Mapping[str, type[OptimizerRecipe]]", found)
+    # torch.optim.AdamW is meant as AdamW
+    hint = nearest(name.rpartition(".")[2], [*plugins, *of_torch])
+    raise UnknownPluginError(
+        f"model.optimizer.name: no optimizer is called {name!r}{hint} "
+        f"(installed: {', '.join(plugins)}; of torch.optim: "
+        f"{', '.join(of_torch) or 'none, they come with bertlab-modern'})"
+        f"{told_origin('optimizer', name)}{where_to_get('optimizer', name)}"
+    )
 
 
 def of_layers(key: str, name: str) -> Callable[..., Any]:

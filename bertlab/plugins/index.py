@@ -73,12 +73,12 @@ _BRINGS = {
         "command study, command ablate, executor local, key seeds, key against_scratch, "
         "key stages, logger wandb, logger mlflow, callback LearningRateFinder, "
         "hook bertlab_report_sections, name ReportSection, name Study, name StudyScores, "
-        "name encoder_flops, name study"
+        "name encoder_flops, name study, name model.OptimizerState"
     ),
     "bertlab-tasks": (
         "head feature_tagging, head multi_label, head multiple_choice, head span, head tagging, "
         "data_module several_heads, "
-        "source python-english-rows, "
+        "source python-english-rows, name data.ListReader, "
         "output_format csv, output_format tsv, output_format parquet, "
         "format ax, format codah, format cola, format conll, format mnli, format mnli_mismatched, "
         "format mrpc, format qnli, format qqp, format rte, format sick, format sick_relatedness, "

@@ -6,8 +6,9 @@ import torch
 from torch import nn
 
 from bertlab.encoders.bert import BertEncoder
-from bertlab.model.optimizer import OptimizerState, build_optimizer, parameter_kinds
+from bertlab.model.optimizer import build_optimizer, parameter_kinds
 from bertlab.model.optimizer_config import read_optimizer
+from bertlab_studies.optimizer_state import OptimizerState
 
 SIZE = 8
 

@@ -11,7 +11,6 @@ from bertlab.config.merge import read_request
 from bertlab.config.run_config import resolve_request
 from bertlab.errors import BertlabError, CheckpointError, ConfigError, PluginError
 from bertlab.model.optimizer import (
-    OptimizerState,
     build_optimizer,
     parameter_groups,
     split_by_weight_decay,
@@ -24,6 +23,7 @@ from bertlab.model.optimizer_config import (
 )
 from bertlab.plugins.index import forget_installed
 from bertlab_modern.torch_optimizers import TORCH_OPTIMIZERS
+from bertlab_studies.optimizer_state import OptimizerState
 from tests.model.small_module import (
     Module,
     check_that_a_run_goes_on_bit_by_bit,

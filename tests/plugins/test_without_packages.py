@@ -5,6 +5,7 @@ import json
 import pytest
 
 from bertlab.api.examples import Column
+from bertlab.checkpoints.restore import read_pretrained
 from bertlab.config.merge import read_request
 from bertlab.config.parser import data_class
 from bertlab.data.corpus.corpus import Corpus, read_documents
@@ -32,12 +33,19 @@ def _core_alone(monkeypatch):
 
 
 def test_it_reads_and_writes_what_its_heads_need(tmp_path):
-    expected = [{"words": ["EU"], "tags": ["B-ORG"]}]
-    words = write(tmp_path / "a.jsonl", json.dumps(expected[0]))
-    assert values(words, TAGS) == expected
+    expected = [{"text": "EU", "label": "ORG"}]
+    rows = write(tmp_path / "a.jsonl", json.dumps(expected[0]))
+    assert values(rows) == expected
     open_sink(str(tmp_path / "b.jsonl"), "auto", None).discard()
     with pytest.raises(PluginError, match=rf"no format is called 'conll' .*{INSTALL}"):
         values(write(tmp_path / "a.conll", "EU NNP B-ORG\n"), TAGS)
+
+
+def test_it_says_which_package_reads_lists(tmp_path):
+    path = write(tmp_path / "a.jsonl", json.dumps({"words": ["EU"], "tags": ["B-ORG"]}))
+    install = INSTALL.removeprefix("it ")
+    with pytest.raises(DataError, match=rf"column 'words': cannot read texts: .*{install}"):
+        values(path, TAGS)
 
 
 def test_it_says_which_package_brings_a_format(tmp_path):
@@ -95,3 +103,9 @@ def test_it_says_which_package_reads_urls(url):
     message = f"{url}: cannot read a URL: .*comes with bertlab-cluster: pip install bertlab-cluster"
     with pytest.raises(ConfigError, match=message):
         list(read_documents(Corpus([url])))
+
+
+def test_it_says_which_package_takes_moments_over(tiny_run):
+    message = "model.init_optimizer: .* comes with bertlab-studies: pip install bertlab-studies"
+    with pytest.raises(ConfigError, match=message):
+        read_pretrained(str(tiny_run), with_optimizer=True)

@@ -10,13 +10,13 @@ from transformers import get_linear_schedule_with_warmup
 
 from bertlab.errors import CheckpointError, ConfigError, DamagedCheckpointError
 from bertlab.model.optimizer import (
-    OptimizerState,
     build_optimizer,
     build_schedule,
     check_schedule_steps,
     parameter_names,
 )
 from bertlab.model.optimizer_config import Constant, OptimizerConfig
+from bertlab_studies.optimizer_state import OptimizerState
 from tests.conftest import Command
 
 STEPS = 6  # of tiny_run

@@ -220,7 +220,7 @@ def naming(corpus: Corpus) -> Iterator[None]:
 
 
 def _read_entry(entry: _File | DataSource, corpus: Corpus) -> Iterator[RawDocument]:
-    with _as_corpus_error():
+    try:
         if isinstance(entry, DataSource):
             for raw in entry.documents():
                 yield replace(raw, presplit=raw.presplit or corpus.format == "sentences")
@@ -229,6 +229,8 @@ def _read_entry(entry: _File | DataSource, corpus: Corpus) -> Iterator[RawDocume
         if form is not None:
             yield from _rows(entry.path, form, corpus)
             return
+    except DataError as error:  # of the readers, which labelled examples have as well
+        raise CorpusError(str(error)) from None
     if (reason := unreadable_kind(entry.path.name)) is not None:
         raise CorpusError(f"{entry.path}: {reason}")
     chosen = text_format(entry.path, corpus)
@@ -269,15 +271,6 @@ def _rows(path: File, form: str, corpus: Corpus) -> Iterator[RawDocument]:
     )
     for place, text in texts_of_rows(raw, column, corpus.errors):
         yield RawDocument(text, corpus.format == "sentences", place)
-
-
-@contextlib.contextmanager
-def _as_corpus_error() -> Iterator[None]:
-    """Re-raise what readers of rows refuse, for labelled examples as well."""
-    try:
-        yield
-    except DataError as error:
-        raise CorpusError(str(error)) from None
 
 
 def _entries(corpus: Corpus) -> Iterator[_File | DataSource]:

@@ -27,6 +27,7 @@ from bertlab.data.examples.values import (
     ColumnReader,
     check_header,
     check_meaning,
+    column_reader,
     names_by_raw,
     ordered_names,
 )
@@ -95,23 +96,6 @@ class _Opened:
         truth, names = self._named
         return {names.get(key, key): each for key, each in values.items() if key not in truth}
 
-    def find_label_cells(self, separator: str | None) -> None:
-        """Find out the form of lists of labels, for which all rows are read."""
-        for reader in self.readers:
-            mapped = reader.mapped
-            if (find := mapped.column.find_form) is None:
-                continue
-            rows, source = list(self.raw.rows), mapped.source
-            self.raw.rows = iter(rows)
-            values = [
-                row.get(source) if isinstance(source, str) else [row.get(key) for key in source]
-                for _, row in rows
-            ]
-            place = f"{self.raw.name}: {mapped.place}"
-            names = mapped.class_names or self.label_names
-            reader.cells = find(values, place, source, names, separator)
-            self.label_names = reader.cells.names or self.label_names
-
     def describe(self, rows: Sequence[Example]) -> dict[str, str]:
         """Return what was understood of the source, for the data report."""
         columns = []
@@ -120,8 +104,7 @@ class _Opened:
             name = mapped.column.name
             columns.append(name if source == name else f"{name}: {source}")
         found = {"read as": self.raw.form, "columns": "; ".join(columns)}
-        if forms := [each.cells.form for each in self.readers if each.cells is not None]:
-            found["labels of a row"] = forms[0]
+        found["labels of a row"] = next((each.form for each in self.readers if each.form), "")
         shown = (f"{name}: {_shown(value)}" for name, value in rows[0].values.items())
         found["first row"] = "; ".join(shown)
         return {name: value for name, value in found.items() if value}
@@ -149,9 +132,11 @@ def read_rows(
     broken, ``-DOCSTART-`` lines, and empty lines of plain text.
     """
     opened = _open(location, split, columns, format, wanted, label_names, True, reading)
-    opened.find_label_cells(reading.label_separator)
+    raw, names = opened.raw, opened.label_names
+    for reader in opened.readers:
+        names = reader.look_ahead(raw, names, reading.label_separator)
     truth = {column.name for column in wanted if column.is_truth and column.required}
-    raw, rows, skipped = opened.raw, list[Example](), Counter[str]()
+    rows, skipped = list[Example](), Counter[str]()
     empty: list[EmptyTextError] = []
     skips_empty = opened.skips_broken or reading.skip_empty
     for where, values in raw.rows:
@@ -178,7 +163,7 @@ def read_rows(
         if reading.header is None:
             check_header(raw, rows, mapped)
     understood = opened.describe(rows)
-    return LabelledExamples(rows, opened.label_names, dict(skipped), understood)
+    return LabelledExamples(rows, names, dict(skipped), understood)
 
 
 def _empty_rows(empty: Sequence[EmptyTextError], unlabelled: Sequence[str]) -> EmptyTextError:
@@ -291,7 +276,7 @@ def _open(
     reads_words = len(needed) == 1 and needed[0].column.kind == "texts"
     source = needed[0].source if reads_words and not needs_truth else None
     splits = source if isinstance(source, str) else None
-    readers = [ColumnReader(each, by_raw, no_label, needs_truth) for each in mapped]
+    readers = [column_reader(each, by_raw, no_label, needs_truth) for each in mapped]
     return _Opened(raw, readers, names, no_label, skips_broken, needs_truth, splits)
 
 

@@ -1,80 +1,25 @@
-"""Checks of raw values, and their conversion to the form that heads read.
+"""Checks of raw texts and labels, and their conversion to the form that heads read."""
 
-Among them are lists and objects that a program printed into a cell: ``['a', 'b']``, ``[1 0]``.
-"""
-
-import ast
 import math
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
-from bertlab.api.examples import CellForm, Example, RawExamples
+from bertlab.api.examples import Example, RawExamples
 from bertlab.api.format import LabelNames
 from bertlab.data.examples.columns import Mapped
 from bertlab.errors import DataError, EmptyTextError, nearest
+from bertlab.plugins.index import added_name
 
-_TOKEN = re.compile(
-    r"""\s*(?:
-    (?P<value>'[^'\\]*(?:\\.[^'\\]*)*'|"[^"\\]*(?:\\.[^"\\]*)*"
-        |[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|None|True|False|null|true|false|nan)
-    |array(?=\()|,\s*dtype=[^\s)]+(?=\))
-    |(?P<opens>[\[({])|(?P<closes>[\])}])|(?P<mark>[,:])
-    )""",
-    re.VERBOSE | re.DOTALL,
-)
-_OF_PYTHON = {"true": "True", "false": "False", "null": "None", "nan": "None"}
 _CLOSING = {"[": "]", "{": "}"}
-_DEEPEST = 8
 
 
 def looks_printed(value: object) -> bool:
     """Return whether a cell looks like a printed list or object."""
     text = value.strip() if isinstance(value, str) else ""
     return len(text) > 1 and _CLOSING.get(text[0]) == text[-1]
-
-
-def parse_printed(text: str) -> Any:  # noqa: ANN401
-    """Return the list or object that a text shows.
-
-    Raises:
-        ValueError: it is no printed list or object of texts and numbers.
-    """
-    text = text.strip()
-    parts: list[str] = []
-    place = depth = 0
-    follows_value = False
-    while place < len(text):
-        found = _TOKEN.match(text, place)
-        depth += 0 if found is None else bool(found["opens"]) - bool(found["closes"])
-        if found is None or depth > _DEEPEST:
-            raise ValueError(text)
-        place = found.end()
-        if found.lastgroup is None:  # array([1], dtype=int64) -> ([1])
-            continue
-        token = found[0].strip()
-        if follows_value and (found["value"] or found["opens"]):
-            parts.append(",")  # as numpy prints: [1 0], ['a' 'b']
-        parts.append(_OF_PYTHON.get(token, token).replace("\n", "\\n"))
-        follows_value = bool(found["value"] or found["closes"])
-    try:
-        value = _plain(ast.literal_eval("".join(parts)))  # literals alone: nothing is run
-    except (SyntaxError, TypeError):  # brackets that do not close, lists as keys
-        raise ValueError(text) from None
-    if not isinstance(value, list | dict):
-        raise ValueError(text)
-    return value
-
-
-def _plain(value: Any) -> Any:  # noqa: ANN401
-    """Return lists in place of tuples and sets."""
-    if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
-    if isinstance(value, set):
-        value = sorted(value, key=str)
-    return [*map(_plain, value)] if isinstance(value, list | tuple) else value
 
 
 def ordered_names(names: LabelNames) -> tuple[str, ...]:
@@ -98,7 +43,9 @@ _KEPT = 1000  # different labels of a column whose names are remembered
 
 
 class ColumnReader:
-    """Reads the values of one of a head's columns."""
+    """Reads the values of one of a head's columns, of texts or labels; a subclass reads lists."""
+
+    form = ""  # how several labels of a row are written, for the data report
 
     def __init__(
         self,
@@ -106,28 +53,26 @@ class ColumnReader:
         by_raw: Mapping[str, str] | None,  # names of classes by raw label; None: labels are names
         no_label: str | None,  # raw label of rows without one
         labelled: bool = True,  # rows have their truth: an empty cell is no answer, or no labels
-        cells: CellForm | None = None,  # how several labels are written; None: go by the row alone
     ) -> None:
-        self.mapped, self.cells, self.labelled = mapped, cells, labelled
+        self.mapped, self.labelled = mapped, labelled
         self.by_raw, self.no_label = by_raw, no_label
         self._source, self._kind = mapped.source, mapped.column.kind
         self._class_names = mapped.class_names
         self._is_optional = mapped.column.is_truth or not mapped.column.required
         self._labels: dict[str, str | float | None] = {}  # by the text of a cell
-        self._lists = {
-            "labels": self._several_labels,
-            "tags": self._tags,
-            "answers": _answers,
-            "texts": _texts,
-        }
+
+    def look_ahead(
+        self, raw: RawExamples, names: tuple[str, ...] | None, separator: str | None
+    ) -> tuple[str, ...] | None:
+        """Find out by all rows how the column is written; return the classes' names if known."""
+        del raw, separator
+        return names
 
     def read(self, row: Mapping[str, Any], where: str) -> Any:  # noqa: ANN401  of the column's kind
         """Return the value in a raw row; None if the row lacks it.
 
-        Returns:
-            ``text``: the text as it is, or those of several columns with spaces between. ``texts``,
-            ``tags``: a list of texts. ``label``: a name, or a float if the source has floats.
-            ``labels``: a list of names. ``answers``: lists under ``text`` and ``answer_start``.
+        A text is as it is, or those of several columns with spaces between. A label is a name, or a
+        float if the source has floats.
         """
         source = self._source
         value = row.get(source) if type(source) is str else [row.get(key) for key in source]
@@ -143,21 +88,26 @@ class ColumnReader:
         if value is None and not self._is_optional and self._source not in row:
             raise DataError(f"{place}: is missing; there are {', '.join(map(repr, row))}")
         if self._is_optional and (value is None or (isinstance(value, str) and not value.strip())):
-            is_labelled = self.labelled and value is not None
-            nothing: dict[str, Any] = {"answers": {"text": [], "answer_start": []}, "labels": []}
-            return nothing.get(self._kind) if is_labelled else None
+            return self._nothing() if self.labelled and value is not None else None
+        return self._convert(value, place)
+
+    def _nothing(self) -> Any:  # noqa: ANN401  of the column's kind
+        """Return what the empty cell of a labelled row says; None: that it has no label."""
+        return None
+
+    def _convert(self, value: Any, place: str) -> Any:  # noqa: ANN401
         if self._kind == "label":
             label = self._label(value, place)
             if type(value) is str and len(self._labels) < _KEPT:
                 self._labels[value] = label
             return label
-        if self._kind in self._lists:
-            return self._lists[self._kind](value, place)
         if isinstance(self._source, tuple):  # ["Title", None, "Body"] -> "Title Body"
-            parts = (_string(each, place) for each in value if each is not None)
+            parts = (checked_string(each, place) for each in value if each is not None)
             value = " ".join(part for part in parts if part.strip())
         # an optional text is a name such as an id, which may be a number
-        return _text(str(value) if self._is_optional and type(value) is int else value, place)
+        return checked_text(
+            str(value) if self._is_optional and type(value) is int else value, place
+        )
 
     def _label(self, value: object, place: str) -> str | float | None:
         if isinstance(value, str):
@@ -174,32 +124,6 @@ class ColumnReader:
             value = int(value)  # pandas writes 2.0 where other rows have no number
         return self._class_name(value, place)
 
-    def _several_labels(self, value: object, place: str) -> list[str] | None:
-        cells = self.cells
-        if cells is None and (find := self.mapped.column.find_form) is not None:
-            known = self._class_names or tuple(dict.fromkeys((self.by_raw or {}).values()))
-            cells = find([value], place, self._source, known, None)
-        value = _list(value) if cells is None else cells.split(value, place)
-        if value is None:
-            return None
-        if not isinstance(value, list):
-            raise DataError(f"{place}: found {_show(value)}, expected a list of labels")
-        return list(dict.fromkeys(self._class_names_of(value, place)))
-
-    def _tags(self, value: object, place: str) -> list[str]:
-        value = _list(value)
-        if not isinstance(value, list):
-            raise DataError(
-                f"{place}: found {_show(value)}, expected a list with a tag for each word"
-            )
-        is_plain = self._class_names is None and self.by_raw is None
-        if is_plain and _are_strings(value) and "" not in value:
-            return value
-        return self._class_names_of(value, place)
-
-    def _class_names_of(self, values: list[Any], place: str) -> list[str]:
-        return [self._class_name(each, f"{place}[{n}]") for n, each in enumerate(values)]
-
     def _class_name(self, value: object, place: str) -> str:
         names = self._class_names
         if names is not None and type(value) is int:
@@ -210,20 +134,39 @@ class ColumnReader:
                 )
             value = names[value]
         if not isinstance(value, str | int) or value == "":
-            raise DataError(f"{place}: found {_show(value)}, expected a name or a number")
-        name = _string(str(value), place)
+            raise DataError(f"{place}: found {show_value(value)}, expected a name or a number")
+        name = checked_string(str(value), place)
         return name if self.by_raw is None else _named(name, place, self.by_raw)
 
 
-def _text(value: object, place: str) -> str:
+def column_reader(
+    mapped: Mapped,
+    by_raw: Mapping[str, str] | None = None,
+    no_label: str | None = None,
+    labelled: bool = True,
+) -> ColumnReader:
+    """Return the reader of a column, with these arguments; bertlab-tasks has that of lists."""
+    kind = ColumnReader
+    if mapped.column.kind not in ("text", "label"):
+        try:
+            kind = cast("type[ColumnReader]", added_name("bertlab.data", "ListReader"))
+        except ImportError as error:
+            column = mapped.column
+            raise DataError(f"{mapped.place}: cannot read {column.kind}: {error}") from None
+    return kind(mapped, by_raw, no_label, labelled)
+
+
+def checked_text(value: object, place: str) -> str:
+    """Return a text that is not empty; DataError of all else."""
     if value is None or (isinstance(value, str) and not value.strip()):
         raise EmptyTextError(f"{place}: is empty, expected a text; correct the row or remove it")
-    return _string(value, place)
+    return checked_string(value, place)
 
 
-def _string(value: object, place: str) -> str:
+def checked_string(value: object, place: str) -> str:
+    """Return a text that can be encoded; DataError of all else."""
     if not isinstance(value, str):
-        raise DataError(f"{place}: found {_show(value)}, expected a text")
+        raise DataError(f"{place}: found {show_value(value)}, expected a text")
     try:
         value.encode()
     except UnicodeEncodeError as error:  # JSON can escape half a surrogate pair
@@ -234,37 +177,6 @@ def _string(value: object, place: str) -> str:
     return value
 
 
-def _list(value: object) -> object:
-    """Return the list that was printed into a cell; anything else as it is."""
-    if not looks_printed(value):
-        return value
-    try:
-        return parse_printed(str(value))
-    except ValueError:
-        return value
-
-
-def _texts(value: object, place: str) -> list[str]:
-    value = _list(value)
-    if not isinstance(value, list) or not value:
-        advice = "; a table gives it by a list of columns" if isinstance(value, str) else ""
-        raise DataError(f"{place}: found {_show(value)}, expected a list of texts{advice}")
-    if not _are_strings(value):
-        for number, text in enumerate(value):
-            _string(text, f"{place}[{number}]")
-    if "" in value:
-        raise EmptyTextError(
-            f"{place}[{value.index('')}]: is empty, expected a text; correct the row or remove it"
-        )
-    return value
-
-
-def _are_strings(values: list[Any]) -> bool:
-    """Return whether all are plain texts; if not, :func:`_string` says what is wrong with which."""
-    # half a surrogate pair is not printable; one joined text is checked faster than each
-    return all(type(value) is str for value in values) and "".join(values).isprintable()
-
-
 def _named(raw: str, place: str, by_raw: Mapping[str, str]) -> str:
     if raw in by_raw:
         return by_raw[raw]
@@ -272,33 +184,8 @@ def _named(raw: str, place: str, by_raw: Mapping[str, str]) -> str:
     raise DataError(f"{place}: found {raw!r}{nearest(raw, by_raw)}, expected {', '.join(known)}")
 
 
-def _answers(value: object, place: str) -> dict[str, list[Any]]:
-    value = _list(value)
-    if isinstance(value, str) and not value.startswith("{"):  # the answer's text alone
-        value = [value]
-    if isinstance(value, list) and all(isinstance(each, Mapping) for each in value):
-        # SQuAD's [{"text": "a", …}, …] -> the hub's {"text": ["a", …], …}
-        value = {key: [each.get(key) for each in value] for key in ("text", "answer_start")}
-    starts: list[int | None]
-    match value:
-        case list() if value and all(isinstance(each, str) for each in value):
-            texts, starts = value, [None] * len(value)
-        case {"text": list(texts), "answer_start": list(starts)} if _are_starts(starts, len(texts)):
-            pass
-        case _:
-            raise DataError(
-                f"{place}: found {_show(value)}, expected a text, or "
-                '{"text": [texts], "answer_start": [characters]}, both of the same length'
-            )
-    texts = [_text(text, f"{place}.text[{number}]") for number, text in enumerate(texts)]
-    return {"text": texts, "answer_start": list(starts)}
-
-
-def _are_starts(values: list[Any], number: int) -> bool:
-    return len(values) == number and all(type(value) is int for value in values)
-
-
-def _show(value: object) -> str:
+def show_value(value: object) -> str:
+    """Return a value for a message: its type, and its first 60 characters."""
     if value is None:
         return "nothing"
     if isinstance(value, float) and math.isnan(value):

@@ -17,7 +17,6 @@ from bertlab.extend import (
     STAGES_FILE,
     BertlabCLI,
     Config,
-    OptimizerState,
     Request,
     RunConfig,
     build_optimizer,
@@ -52,6 +51,7 @@ from bertlab.extend import (
     without_places,
     without_secrets,
 )
+from bertlab_studies.optimizer_state import OptimizerState
 from bertlab_studies.plan.stages import (
     STAGES_KEY,
     Stage,

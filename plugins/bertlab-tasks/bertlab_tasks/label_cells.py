@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from bertlab.api import DataError
-from bertlab.extend import looks_printed, parse_printed
+from bertlab.extend import looks_printed
+from bertlab_tasks.printed_cells import parse_printed
 
 _SEPARATORS = ("|", ";", ",")
 _HOLDS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}

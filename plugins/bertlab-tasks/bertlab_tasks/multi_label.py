@@ -25,7 +25,6 @@ from bertlab.api import (
     Tokenizer,
 )
 from bertlab.extend import text_features
-from bertlab_tasks.label_cells import find_label_cells
 
 _HASHES = 2**24 - 3  # the largest prime below what float32 counts to
 
@@ -120,10 +119,7 @@ class MultiLabel(ClassifierHead):
         ConfigError: if an argument is out of range.
     """
 
-    columns = (
-        Column("text"),
-        Column("labels", "labels", True, aliases=("label",), find_form=find_label_cells),
-    )
+    columns = (Column("text"), Column("labels", "labels", True, aliases=("label",)))
     monitor = ("micro_f1", "max")
     huggingface = "BertForSequenceClassification"
     problem_type = "multi_label_classification"

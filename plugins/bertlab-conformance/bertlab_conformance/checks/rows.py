@@ -5,7 +5,7 @@ import copy
 import numpy as np
 
 from bertlab.api import BertlabError, DataError, Features, Head, PackedBatch
-from bertlab.extend import ColumnReader, Mapped
+from bertlab.extend import Mapped, column_reader
 from bertlab_conformance.check import TASK_KINDS, ConformanceFailure, NotApplicable, check
 from bertlab_conformance.checks.building import USABLE
 from bertlab_conformance.comparisons import difference, not_json
@@ -53,7 +53,7 @@ def given_rows_are_readable(case: HeadCase | EvaluationCase) -> None:
                 continue
             mapped = Mapped(column, column.name, column.name, None)
             try:  # caught: a list where a text is declared, a number that no file would give
-                read = ColumnReader(mapped, None, None).read(row.values, row.where)
+                read = column_reader(mapped).read(row.values, row.where)
             except DataError as error:
                 raise ConformanceFailure(
                     f"no run would get this row: {error}",

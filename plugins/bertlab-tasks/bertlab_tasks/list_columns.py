@@ -1,0 +1,144 @@
+"""The reader of columns that hold lists: texts, tags, labels, answers."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bertlab.api import DataError, RawExamples
+from bertlab.extend import (
+    ColumnReader,
+    EmptyTextError,
+    checked_string,
+    checked_text,
+    looks_printed,
+    show_value,
+)
+from bertlab_tasks.label_cells import LabelCells, find_label_cells
+from bertlab_tasks.printed_cells import parse_printed
+
+
+class ListReader(ColumnReader):
+    """Reads the values of a column of a kind other than ``text`` and ``label``.
+
+    ``texts`` and ``tags`` are lists of texts, ``labels`` lists of names, ``answers`` lists under
+    ``text`` and ``answer_start``.
+    """
+
+    cells: LabelCells | None = None  # how several labels are written; None: go by the row alone
+
+    @property
+    def form(self) -> str:  # type: ignore[override]
+        """How several labels of a row are written, for the data report."""
+        return "" if self.cells is None else self.cells.form
+
+    def look_ahead(
+        self, raw: RawExamples, names: tuple[str, ...] | None, separator: str | None
+    ) -> tuple[str, ...] | None:
+        """Find out by all rows how several labels are written; return the names if known."""
+        if self._kind != "labels":
+            return names
+        rows, source = list(raw.rows), self._source
+        raw.rows = iter(rows)
+        values = [
+            row.get(source) if isinstance(source, str) else [row.get(key) for key in source]
+            for _, row in rows
+        ]
+        place = f"{raw.name}: {self.mapped.place}"
+        known = self._class_names or names
+        self.cells = find_label_cells(values, place, source, known, separator)
+        return self.cells.names or names
+
+    def _nothing(self) -> Any:  # noqa: ANN401  of the column's kind
+        nothing: dict[str, Any] = {"answers": {"text": [], "answer_start": []}, "labels": []}
+        return nothing.get(self._kind)
+
+    def _convert(self, value: Any, place: str) -> Any:  # noqa: ANN401
+        read = {
+            "labels": self._several_labels,
+            "tags": self._tags,
+            "answers": _answers,
+            "texts": _texts,
+        }
+        return read[self._kind](value, place)
+
+    def _several_labels(self, value: object, place: str) -> list[str] | None:
+        cells = self.cells
+        if cells is None:
+            known = self._class_names or tuple(dict.fromkeys((self.by_raw or {}).values()))
+            cells = find_label_cells([value], place, self._source, known)
+        value = cells.split(value, place)
+        if value is None:
+            return None
+        if not isinstance(value, list):
+            raise DataError(f"{place}: found {show_value(value)}, expected a list of labels")
+        return list(dict.fromkeys(self._class_names_of(value, place)))
+
+    def _tags(self, value: object, place: str) -> list[str]:
+        value = _list(value)
+        if not isinstance(value, list):
+            raise DataError(
+                f"{place}: found {show_value(value)}, expected a list with a tag for each word"
+            )
+        is_plain = self._class_names is None and self.by_raw is None
+        if is_plain and _are_strings(value) and "" not in value:
+            return value
+        return self._class_names_of(value, place)
+
+    def _class_names_of(self, values: list[Any], place: str) -> list[str]:
+        return [self._class_name(each, f"{place}[{n}]") for n, each in enumerate(values)]
+
+
+def _list(value: object) -> object:
+    """Return the list that was printed into a cell; anything else as it is."""
+    if not looks_printed(value):
+        return value
+    try:
+        return parse_printed(str(value))
+    except ValueError:
+        return value
+
+
+def _texts(value: object, place: str) -> list[str]:
+    value = _list(value)
+    if not isinstance(value, list) or not value:
+        advice = "; a table gives it by a list of columns" if isinstance(value, str) else ""
+        raise DataError(f"{place}: found {show_value(value)}, expected a list of texts{advice}")
+    if not _are_strings(value):
+        for number, text in enumerate(value):
+            checked_string(text, f"{place}[{number}]")
+    if "" in value:
+        raise EmptyTextError(
+            f"{place}[{value.index('')}]: is empty, expected a text; correct the row or remove it"
+        )
+    return value
+
+
+def _are_strings(values: list[Any]) -> bool:
+    """Return whether all are plain texts; if not, :func:`_string` says what is wrong with which."""
+    # half a surrogate pair is not printable; one joined text is checked faster than each
+    return all(type(value) is str for value in values) and "".join(values).isprintable()
+
+
+def _answers(value: object, place: str) -> dict[str, list[Any]]:
+    value = _list(value)
+    if isinstance(value, str) and not value.startswith("{"):  # the answer's text alone
+        value = [value]
+    if isinstance(value, list) and all(isinstance(each, Mapping) for each in value):
+        # SQuAD's [{"text": "a", …}, …] -> the hub's {"text": ["a", …], …}
+        value = {key: [each.get(key) for each in value] for key in ("text", "answer_start")}
+    starts: list[int | None]
+    match value:
+        case list() if value and all(isinstance(each, str) for each in value):
+            texts, starts = value, [None] * len(value)
+        case {"text": list(texts), "answer_start": list(starts)} if _are_starts(starts, len(texts)):
+            pass
+        case _:
+            raise DataError(
+                f"{place}: found {show_value(value)}, expected a text, or "
+                '{"text": [texts], "answer_start": [characters]}, both of the same length'
+            )
+    texts = [checked_text(text, f"{place}.text[{number}]") for number, text in enumerate(texts)]
+    return {"text": texts, "answer_start": list(starts)}
+
+
+def _are_starts(values: list[Any], number: int) -> bool:
+    return len(values) == number and all(type(value) is int for value in values)

@@ -1,0 +1,24 @@
+"""Lists and objects that were printed into cells."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bertlab_tasks.printed_cells import parse_printed
+
+single = st.one_of(st.text(), st.integers(-(10**15), 10**15), st.booleans())
+nested = st.recursive(single, lambda inner: st.lists(inner, max_size=4), max_leaves=8)
+
+
+@given(nested.map(lambda value: [value]))
+def test_what_python_prints_is_read_back(value):
+    try:
+        assert parse_printed(repr(value)) == value
+    except ValueError:  # deeper than cells are
+        assert repr(value).startswith("[[[[")
+
+
+@pytest.mark.parametrize("text", ["[__import__('os')]", "[1", "['a'", "{'a': }", "[" * 9999, "[a]"])
+def test_nothing_else_is_read(text):
+    with pytest.raises(ValueError):  # noqa: PT011  of any message
+        parse_printed(text)
