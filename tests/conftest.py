@@ -132,8 +132,12 @@ def bertlab(capsys: pytest.CaptureFixture[str]) -> Command:
     return run
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the slow ones, so that no worker is left with one at the end."""
+    for item in items:
+        if item.get_closest_marker("nightly"):
+            item.add_marker("slow")
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 

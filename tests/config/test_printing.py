@@ -155,7 +155,7 @@ def test_a_printed_config_repeats_its_run(tmp_path: Path, seed: int) -> None:
     check_repeats(seed, list(FORMS.values())[seed % len(FORMS)], tmp_path / "printed.yaml")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("block", range(10))
 def test_200_printed_configs_repeat_their_runs(tmp_path: Path, block: int) -> None:
     forms = list(FORMS.values())  # in turn; the fast test has others

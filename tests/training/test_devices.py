@@ -65,7 +65,7 @@ def test_two_processes_equal_one(
     assert_same_end(tmp_path / "one", tmp_path / "two")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("encoder", ["bert", "modern"])
 def test_divided_weights_equal_whole_ones_and_go_on_from_each_other(
     encoder: str, tiny_config: Path, tmp_path: Path, bertlab: Command
@@ -87,7 +87,7 @@ def test_divided_weights_equal_whole_ones_and_go_on_from_each_other(
     assert_same_end(whole, tmp_path / "from divided")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_second_phase_takes_the_optimizer_over_under_any_strategy(
     tiny_config: Path, tiny_run: Path, tmp_path: Path, bertlab: Command
 ) -> None:

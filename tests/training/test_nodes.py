@@ -109,7 +109,7 @@ def is_open(port: int) -> bool:
         return tried.connect_ex(("127.0.0.1", port)) == 0
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_torchrun_on_two_machines(
     one: Path, tiny_config: Path, tmp_path: Path, environment: dict[str, str]
 ) -> None:
@@ -129,7 +129,7 @@ def test_torchrun_on_two_machines(
     assert_same_end(one, tmp_path / "two")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_machines_with_caches_of_their_own_read_one_store_behind_a_url(
     tiny_config: Path, corpus_file: Path, tmp_path: Path, environment: dict[str, str],
     bertlab: Command,
@@ -174,7 +174,7 @@ def test_machines_with_caches_of_their_own_read_one_store_behind_a_url(
         assert 0 < sum(file.stat().st_size for file in cache.rglob("*.npy")) <= stored
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_lost_machine_is_gone_without_and_another_is_taken_in(
     one: Path, tiny_config: Path, tmp_path: Path, environment: dict[str, str]
 ) -> None:
@@ -207,7 +207,7 @@ def test_a_lost_machine_is_gone_without_and_another_is_taken_in(
     assert [each["step"] for each in sessions] == [0, 20, 41]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_processes_that_see_different_checkpoints_are_refused(
     one: Path, environment: dict[str, str]
 ) -> None:
@@ -239,7 +239,7 @@ def test_another_number_of_processes_than_torchrun_starts_is_refused(
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_job_of_two_nodes_is_queued_again_and_goes_on(
     one: Path, tiny_config: Path, tmp_path: Path, environment: dict[str, str]
 ) -> None:

@@ -110,7 +110,7 @@ def dying_batches(
 
 
 # ray 2.60 leaves files and processes open, and warns of its own settings
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(900)  # Ray takes minutes to start on a busy machine
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -129,7 +129,7 @@ def test_the_store_is_the_same_on_one_and_two_nodes(
     cluster.remove_node(node)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(900)  # Ray takes minutes to start on a busy machine
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -158,7 +158,7 @@ def test_workers_and_a_node_that_are_lost(
     assert files_of(output) == here
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(900)  # Ray takes minutes to start on a busy machine
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

@@ -88,7 +88,7 @@ def cluster() -> Iterator[Any]:
     cluster.shutdown()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # ray 2.60 leaves files and processes open
 def test_a_run_goes_on_when_its_node_goes_away(cluster: Any, tmp_path: Path) -> None:
     node = cluster.add_node(num_cpus=1, object_store_memory=SMALL)
@@ -132,7 +132,7 @@ def test_a_run_goes_on_when_its_node_goes_away(cluster: Any, tmp_path: Path) -> 
     assert [each.state for each in seen if each.run.id == "d-x"] == [State.BLOCKED]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_ctrl_c_stops_the_runs_of_a_ray_that_it_started(tmp_path: Path) -> None:
     import ray

@@ -166,7 +166,7 @@ def test_each_run_is_a_job_and_children_wait_for_their_parents(slurm: Path, stud
     assert len(calls(slurm, "sbatch")) == before
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(600)  # each job imports torch, on a machine with other work
 def test_a_job_of_a_runner_that_has_gone_is_waited_for_and_not_submitted_again(
     slurm: Path, study: Path
@@ -190,7 +190,7 @@ def test_a_job_of_a_runner_that_has_gone_is_waited_for_and_not_submitted_again(
     assert outcomes(plan[0], study) == [Outcome.DONE]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(600)  # each job imports torch, on a machine with other work
 @pytest.mark.parametrize("accounting", [True, False])
 def test_a_job_that_slurm_does_not_know_any_more_is_submitted_again(
@@ -240,7 +240,7 @@ def test_an_error_of_the_runner_cancels_what_it_submitted(slurm: Path, study: Pa
     assert (slurm / "4711" / "state").read_text() == "CANCELLED by 1000"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(600)  # each job imports torch, on a machine with other work
 @pytest.mark.parametrize("reason", ["time limit", "preempted"])
 def test_a_job_that_has_to_leave_its_node_is_queued_again_and_goes_on(
@@ -266,7 +266,7 @@ def test_a_job_that_has_to_leave_its_node_is_queued_again_and_goes_on(
     assert (study / "completed.txt").read_text().split() == ["a"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(600)  # each job imports torch, on a machine with other work
 def test_a_node_without_the_working_directory_is_told(
     slurm: Path, study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -289,7 +289,7 @@ def test_a_node_without_the_working_directory_is_told(
     assert read_attempts(plan[0], study) == []
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(600)  # each job imports torch, on a machine with other work
 def test_a_run_whose_job_is_cancelled_stops_where_it_can_go_on(slurm: Path, study: Path) -> None:
     plan = [fake_run("a", steps=1500, seconds=0.1)]

@@ -129,7 +129,7 @@ def test_what_lies_on_another_machine_cannot_be_opened(disks: list[Path], slurm:
         assert ("on another machine" in done.stderr) == (number == 0)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(600)  # each job imports torch, on a machine with other work
 def test_two_machines_one_of_which_is_lost_find_what_one_finds(
     disks: list[Path], slurm: Path, tmp_path: Path, corpus_file: Path

@@ -230,7 +230,7 @@ def test_code_is_formatted_and_has_nothing_for_ruff(
             assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(900)  # where nobody checked bertlab before, mypy reads torch anew
 def test_code_has_nothing_for_mypy(bertlab: Command, tmp_path: Path) -> None:
     pytest.importorskip("mypy")

@@ -62,7 +62,7 @@ def failures(plugin: type, wanted: Callable[[str], bool] = lambda name: True) ->
     }
 
 
-@pytest.mark.slow  # runs all checks on each bug; the next test runs the one that must find it
+@pytest.mark.nightly  # runs all checks on each bug; the next test runs the one that must find it
 @pytest.mark.parametrize("plugin", BUGS, ids=lambda plugin: plugin.__name__)
 def test_exactly_the_check_made_for_it_catches_a_bug(plugin):
     check, words = plugin.expects

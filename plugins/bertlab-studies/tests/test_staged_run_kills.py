@@ -99,7 +99,7 @@ def whole(arguments: list[str], tmp_path_factory: pytest.TempPathFactory) -> Pat
     return run
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_kills_change_nothing(seed: int, arguments: list[str], whole: Path, tmp_path: Path) -> None:
     run, numbers = tmp_path / "run", random.Random(seed)

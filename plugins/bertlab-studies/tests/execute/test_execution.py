@@ -298,7 +298,7 @@ def test_a_process_that_does_not_stop_is_killed(
     assert own_state(run, tmp_path) is State.RESUMABLE
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_runner_that_was_killed_leaves_runs_at_work_which_the_next_one_waits_for(
     tmp_path: Path, runner: Callable[[str], "subprocess.Popen[str]"]
 ) -> None:
@@ -356,7 +356,7 @@ def test_a_signal_stops_the_runs_and_the_runner_says_how_to_go_on(
     assert plan[0].log(tmp_path).read_text().count("told to stop") == 1  # once each
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_orphan_is_told_to_stop_as_well(
     tmp_path: Path, runner: Callable[[str], "subprocess.Popen[str]"]
 ) -> None:
@@ -463,7 +463,7 @@ def test_the_time_that_is_left_follows_from_the_runs_that_are_done(tmp_path: Pat
     assert again.words() == "0 of 8 runs done"  # without results none is done
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(900)  # five processes that import torch, on a machine with other work
 def test_real_fits_go_on_after_a_kill_and_repeat_the_undisturbed_results(
     tiny_config: Path, tmp_path: Path

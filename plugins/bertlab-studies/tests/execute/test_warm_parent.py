@@ -319,7 +319,7 @@ def runs_of(process: "subprocess.Popen[str]") -> list[str]:
     return [Path(f"/proc/{each}/cmdline").read_text() for each in children]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_runner_that_was_killed_leaves_forked_runs_at_work(
     tmp_path: Path, runner: Begin, light: None
 ) -> None:
@@ -343,7 +343,7 @@ def test_a_runner_that_was_killed_leaves_forked_runs_at_work(
     assert [each.outcome for each in read_attempts(run, tmp_path)] == [Outcome.DONE]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_forked_runs_once(
     number: signal.Signals, tmp_path: Path, runner: Begin
@@ -359,7 +359,7 @@ def test_a_signal_stops_forked_runs_once(
     assert run.log(tmp_path).read_text().count("told to stop") == 1
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_second_ctrl_c_kills_forked_runs(tmp_path: Path, runner: Begin) -> None:
     run = fake_run("a")
     process = runner(1500, stubborn=True)
@@ -372,7 +372,7 @@ def test_a_second_ctrl_c_kills_forked_runs(tmp_path: Path, runner: Begin) -> Non
     assert (attempt.outcome, attempt.exit_code) == (Outcome.STOPPED, -signal.SIGKILL)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_signal_ends_a_runner_whose_parent_is_importing(tmp_path: Path, runner: Begin) -> None:
     process = runner(1, preloaded=("endless_import",))
     wait_for(lambda: any("fork_server" in line for line in runs_of(process)))
@@ -383,7 +383,7 @@ def test_a_signal_ends_a_runner_whose_parent_is_importing(tmp_path: Path, runner
     assert "2 left" in output
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(900)  # processes that import torch, on a machine with other work
 def test_forked_fits_and_evaluations_compute_the_bits_of_fresh_ones(
     tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
