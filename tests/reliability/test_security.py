@@ -20,6 +20,8 @@ PROMISES = {
         "tests/checkpoints/test_tensor_files.py::test_every_truncation_is_refused",
         "tests/checkpoints/test_tensor_files.py::test_stand_ins_for_a_file_are_recognized",
         f"{CANARIES}::test_a_pickle_for_a_checkpoint",
+        "tests/checkpoints/test_training_state.py::test_another_state_is_refused_before_it_is_taken",
+        "tests/checkpoints/test_training_state.py::test_parts_of_another_kind_are_named",
     ],
     "A checkpoint brings data and settings, no code.": [
         f"{UNTRUSTED}::test_every_key_of_every_command_is_on_the_closed_list_or_the_users_own",
