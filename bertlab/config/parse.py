@@ -344,7 +344,7 @@ OTHER_NAMES = {
         "model.init_from": "model_name_or_path name_or_path",
         "model.objectives.mlm.rate": "mask_prob mlm_probability",
         "model.optimizer.learning_rate": "lr",
-        "model.optimizer.schedule.name": "lr_scheduler_type",
+        "model.optimizer.schedule.name": "lr_scheduler lr_scheduler_type scheduler",
         "model.optimizer.warmup_steps": "warmup warmup_proportion warmup_ratio",
         "model.optimizer.weight_decay": "wd",
         "run_dir": "output_dir",
