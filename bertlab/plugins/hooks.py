@@ -214,8 +214,12 @@ def hook_modules() -> HookModules:
 
 def spec_modules() -> list[Any]:
     """Return the modules that declare hooks: this one, and those of first-party packages."""
-    entries = [each for each in entry_points_of(SPECS) if entry_package(each)[0] in FIRST_PARTY]
-    return [sys.modules[__name__], *(entry.load() for entry in entries)]
+    found = [sys.modules[__name__]]
+    for entry in entry_points_of(SPECS):
+        if entry_package(entry)[0] in FIRST_PARTY:
+            with contextlib.suppress(ImportError):  # half removed: its other entries are left out
+                found.append(entry.load())
+    return found
 
 
 def load_module(entry: EntryPoint) -> object:
