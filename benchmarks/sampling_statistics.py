@@ -18,8 +18,7 @@ from scipy.stats import chisquare
 from bertlab.api.rng import CounterRNG
 from bertlab.data.corpus.store import TokenStore
 from bertlab.data.loader import paper_sampler
-from bertlab.objectives.language_model import TokenClasses
-from bertlab.objectives.masked_lm import MaskingRecipe, dynamic_draws, mask_tokens
+from bertlab.objectives.masking import MaskingRecipe, TokenClasses, dynamic_draws, mask_tokens
 
 CHUNK = 1000
 

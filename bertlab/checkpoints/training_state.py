@@ -49,7 +49,7 @@ def _is_list_of_one(found: object) -> bool:
 
 
 @contextlib.contextmanager
-def refusing_other_state(path: str | None) -> Iterator[None]:
+def refusing_other_state(path: str) -> Iterator[None]:
     """Raise what Lightning cannot give back to a run as an error that names the checkpoint."""
     try:
         yield
@@ -59,7 +59,7 @@ def refusing_other_state(path: str | None) -> Iterator[None]:
             and ("restore" in frame.name or frame.name == "resume_start")
             for frame in traceback.extract_tb(error.__traceback__)
         )
-        if path is None or not restoring or mistake_in(error) is not None:
+        if not restoring or mistake_in(error) is not None:
             raise
         raise DamagedCheckpointError(
             f"{path}: a damaged bertlab checkpoint, which no run can go on from: "

@@ -20,8 +20,7 @@ from bertlab.data.sampler import SegmentPairsSampler, SequenceSampler
 from bertlab.errors import CorpusError, LostProcessError
 from bertlab.files import explain_vanished_folder, write_json
 from bertlab.objectives.changing import ChangingNumber, whole_at
-from bertlab.objectives.language_model import TokenClasses
-from bertlab.objectives.masked_lm import MaskingRecipe, dynamic_draws, mask_tokens
+from bertlab.objectives.masking import MaskingRecipe, TokenClasses, dynamic_draws, mask_tokens
 
 _SECONDS_TO_SAVE = 30
 

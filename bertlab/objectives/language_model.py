@@ -1,8 +1,6 @@
 """What the language-model objectives share, and the left-to-right one (paper sec. 5.1)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -19,7 +17,6 @@ from bertlab.api.batch import (
     pad_to_multiple_of,
 )
 from bertlab.api.task import Objective, TaskContext, TaskLoss
-from bertlab.api.tokenizer import BoolArray, word_starts
 from bertlab.encoders.layers import initialize
 from bertlab.objectives.classification import Accuracy
 from bertlab.objectives.cross_entropy import (
@@ -27,6 +24,7 @@ from bertlab.objectives.cross_entropy import (
     linear_cross_entropy,
     losses_by_rows,
 )
+from bertlab.objectives.masking import TokenClasses
 
 if TYPE_CHECKING:
     from bertlab.api.rng import CounterRNG
@@ -35,46 +33,6 @@ if TYPE_CHECKING:
 COLUMNS = 64  # scores of the vocabulary are a multiple of it on a GPU
 _HEIGHT = 512  # rows of scores that are in memory at a time: 62 MB of 30,522 in float32
 ROWS = 16  # predictions on a CPU, whose bf16 products are compiled anew for each shape
-
-
-@dataclass(frozen=True)
-class TokenClasses:
-    """What masking has to know of a vocabulary.
-
-    Attributes:
-        special: ``(V,)`` bool, True for ``[CLS]``, ``[UNK]`` and the like: never selected.
-        continuation: ``(V,)`` bool, True for ids that continue a word (``##ing``).
-        mask_id: id of ``[MASK]``.
-        closing: ``(V,)`` bool, True for ids behind which a word begins; None if there are none.
-    """
-
-    special: BoolArray
-    continuation: BoolArray
-    mask_id: int
-    closing: BoolArray | None = None
-
-    @classmethod
-    def of(cls, tokenizer: "Tokenizer") -> "TokenClasses":
-        """Return the classes of a tokenizer's vocabulary."""
-        return cls(
-            tokenizer.special_mask,
-            tokenizer.continuation_mask,
-            tokenizer.mask_id,
-            tokenizer.closing_mask,
-        )
-
-    @cached_property
-    def ordinary_ids(self) -> IntArray:
-        """``(V - specials,)`` int64 ids that a random replacement is drawn from."""
-        return np.flatnonzero(~self.special)
-
-    def word_starts(self, ids: IntArray) -> BoolArray:
-        """Return ``(…, N)`` bool, True for those of ``(…, N)`` ids that start a word."""
-        return word_starts(ids, self.continuation, self.closing)
-
-    def countable(self, sequences: PackedSequences) -> BoolArray:
-        """Return ``(T,)`` bool, True for corpus tokens that are not special."""
-        return ~self.special[sequences.input_ids] & (sequences.corpus_offsets >= 0)
 
 
 class TargetMean(Metric):

@@ -1,257 +1,27 @@
 """Masked language model (paper sec. 3.1, task 1)."""
 
-import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-import numpy as np
-import numpy.typing as npt
 import torch
 
-from bertlab.api.batch import EncoderOutput, IntArray, PackedBatch, PackedSequences
+from bertlab.api.batch import EncoderOutput, PackedBatch, PackedSequences
 from bertlab.api.optimizer import Progress
-from bertlab.errors import ConfigError, check_at_least, check_share, nearest
+from bertlab.errors import ConfigError, check_at_least
 from bertlab.objectives.changing import Change, ChangingNumber
-from bertlab.objectives.language_model import TokenClasses, TokenPrediction
+from bertlab.objectives.language_model import TokenPrediction
+from bertlab.objectives.masking import (
+    MaskingRecipe,
+    MaskingUnit,
+    dynamic_draws,
+    evaluation_draws,
+    mask_tokens,
+    static_draws,
+)
 
 if TYPE_CHECKING:
     from bertlab.api.rng import CounterRNG
-
-BoolArray = npt.NDArray[np.bool_]
-MaskingUnit = Literal["token", "whole_word", "span"]
-
-SPAN_START_PROBABILITY = 0.2  # SpanBERT (Joshi et al. 2020), sec. 3.1: lengths ~ Geometric(0.2)
-MAX_SPAN_WORDS = 10  # SpanBERT, sec. 3.1
-
-
-@dataclass(frozen=True)
-class MaskingRecipe:
-    """How much is masked, in what units, and what a selected token becomes (paper sec. 3.1).
-
-    Attributes:
-        rate: share of the maskable tokens that are selected, over 0 and at most 1.
-        unit: ``token``, ``whole_word`` (all tokens of a word) or ``span``.
-        mask_share: share of the selected that become ``[MASK]``.
-        random_share: share that become a uniformly random ordinary token.
-        keep_share: share that stay as they are.
-
-    Raises:
-        ConfigError: a value is out of range, or the three shares do not sum to 1.
-    """
-
-    rate: float = 0.15
-    unit: MaskingUnit = "token"
-    mask_share: float = 0.8
-    random_share: float = 0.1
-    keep_share: float = 0.1
-
-    def __post_init__(self) -> None:
-        if not 0 < self.rate <= 1:
-            raise ConfigError(
-                f"model.objectives.mlm.rate: found {self.rate}, expected over 0 and at most 1"
-            )
-        units = get_args(MaskingUnit)
-        if self.unit not in units:
-            expected = ", ".join(units)
-            hint = nearest(str(self.unit), units)
-            raise ConfigError(
-                f"model.objectives.mlm.unit: found {self.unit!r}, expected one of {expected}{hint}"
-            )
-        shares = {f.name: getattr(self, f.name) for f in fields(self) if f.name.endswith("_share")}
-        for name, share in shares.items():
-            check_share(f"model.objectives.mlm.{name}", share)
-        total = sum(shares.values())
-        if not math.isclose(total, 1, abs_tol=1e-6):
-            found = ", ".join(f"{name} {share}" for name, share in shares.items())
-            raise ConfigError(
-                f"model.objectives.mlm: found {found} (sum {total:g}), expected shares of sum 1"
-            )
-
-
-@dataclass(frozen=True)
-class KeyedDraws:
-    """Random numbers that belong to tokens, wherever in a batch these stand.
-
-    Attributes:
-        rng: the stream.
-        sequence_counters: ``(B,)`` int64 arrays that together name each sequence.
-        token_counter: ``(T,)`` int64 that names a token among those of its sequence's name.
-        sequence_of_token: ``(T,)`` number of each token's sequence.
-    """
-
-    rng: "CounterRNG"
-    sequence_counters: tuple[IntArray, ...]
-    token_counter: IntArray
-    sequence_of_token: IntArray
-
-    def shuffle(self, positions: IntArray) -> IntArray:
-        """Return the order that puts ``positions``, fewer than 2**32, in random order."""
-        counters, rows = self._at(positions)
-        bits = self.rng.child("order").bits(*counters, rows=rows)
-        # key above, number below: sorting values takes a third of an argsort's time, and a tie of
-        # keys still falls the same way in every batch
-        keyed = (bits >> np.uint64(32) << np.uint64(32)) | np.arange(len(bits), dtype=np.uint64)
-        return (np.sort(keyed) & np.uint64(0xFFFFFFFF)).astype(np.int64)
-
-    def uniform(self, purpose: str, positions: IntArray) -> npt.NDArray[np.float64]:
-        """Return draws from [0, 1) for ``positions``, independent between purposes."""
-        counters, rows = self._at(positions)
-        return self.rng.child(purpose).uniform(*counters, rows=rows)
-
-    def pick(self, ids: IntArray, positions: IntArray) -> IntArray:
-        """Return one of ``ids``, uniformly, for each of ``positions``."""
-        counters, rows = self._at(positions)
-        return ids[self.rng.child("replacement").integers(len(ids), *counters, rows=rows)]
-
-    def _at(self, positions: IntArray) -> tuple[tuple[IntArray, ...], IntArray]:
-        counters = (*self.sequence_counters, self.token_counter[positions])
-        return counters, self.sequence_of_token[positions]
-
-
-def dynamic_draws(sequences: PackedSequences, rng: "CounterRNG") -> KeyedDraws:
-    """Key draws by (epoch, index, position): new masks each time a sequence is seen."""
-    names = (sequences.epochs, sequences.indices)
-    rows = sequences.sequence_of_token
-    return KeyedDraws(rng.child("dynamic"), names, sequences.position_ids, rows)
-
-
-def static_draws(sequences: PackedSequences, rng: "CounterRNG", copies: int) -> KeyedDraws:
-    """Key draws by (epoch mod copies, place in the corpus), as text that was masked once."""
-    names = (sequences.epochs % copies,)
-    rows = sequences.sequence_of_token
-    return KeyedDraws(rng.child("static"), names, sequences.corpus_offsets, rows)
-
-
-def evaluation_draws(sequences: PackedSequences, rng: "CounterRNG") -> KeyedDraws:
-    """Key draws by (index, position): the same masks in every epoch."""
-    names = (sequences.indices,)
-    rows = sequences.sequence_of_token
-    return KeyedDraws(rng.child("evaluation"), names, sequences.position_ids, rows)
-
-
-def unit_starts(
-    sequences: PackedSequences,
-    tokens: IntArray,
-    classes: TokenClasses,
-    unit: MaskingUnit,
-    draws: KeyedDraws,
-) -> IntArray:
-    """Cut the maskable tokens into units; none crosses a special token or a sequence.
-
-    Args:
-        sequences: the batch.
-        tokens: ``(M,)`` ascending flat positions of the maskable tokens.
-        classes: which ids continue a word.
-        unit: what a unit is.
-        draws: decide where spans begin.
-
-    Returns:
-        ``(U,)`` ascending indices into ``tokens`` at which a unit begins. A span is a run of at
-        most 10 whole words, 4.46 words long on average where nothing cuts it.
-    """
-    if unit == "token":
-        return np.arange(len(tokens))
-    sequence = sequences.sequence_of_token[tokens]
-    run_start = np.ones(len(tokens), dtype=bool)
-    run_start[1:] = (np.diff(tokens) != 1) | (np.diff(sequence) != 0)
-    # ids [CLS] play ##ing [SEP] [CLS] a cat [SEP]: tokens [1, 2, 5, 6] -> runs begin at 0 and 2 of
-    # them, words at [0, 2, 3]
-    words = np.flatnonzero(run_start | classes.word_starts(sequences.input_ids[tokens]))
-    if unit == "whole_word":
-        return words
-    # A geometric length has no memory, so to begin a span at each word with probability 0.2 and
-    # then select spans is to draw places and Geometric(0.2) lengths, with no overlaps to reject.
-    begins = draws.uniform("span", tokens[words]) < SPAN_START_PROBABILITY
-    begins |= run_start[words]
-    number = np.arange(len(words))
-    # begins [1, 0, 0, 1, 0] -> since_begin [0, 1, 2, 0, 1]; a longer run is cut every 10 words
-    since_begin = number - np.maximum.accumulate(np.where(begins, number, 0))
-    spans: IntArray = words[since_begin % MAX_SPAN_WORDS == 0]
-    return spans
-
-
-def select_units(
-    sequence: IntArray, lengths: IntArray, starts: IntArray, rate: float, draws: KeyedDraws
-) -> BoolArray:
-    """Select units at random until each sequence's budget of tokens is spent.
-
-    The budget is ``rate`` times the maskable tokens, rounded up or down at random so that its
-    expectation is exact, and at least 1. The unit that crosses the budget is taken with
-    probability (rest / its length), which keeps the expectation.
-
-    Args:
-        sequence: ``(U,)`` ascending sequence number of each unit.
-        lengths: ``(U,)`` tokens of each unit.
-        starts: ``(U,)`` flat position of each unit's first token.
-        rate: share of the tokens to select.
-        draws: random numbers by flat position.
-
-    Returns:
-        ``(U,)`` bool, True for the selected.
-    """
-    first = np.flatnonzero(np.diff(sequence, prepend=-1))  # first unit of each non-empty sequence
-    # sequence [0, 0, 2], lengths [2, 1, 3] -> first [0, 2], before [0, 2, 3], maskable [3, 3]
-    before = np.cumsum(lengths) - lengths
-    maskable = np.diff(before[first], append=lengths.sum())
-    budget = np.floor(rate * maskable + draws.uniform("budget", starts[first])).astype(np.int64)
-    end = before[first] + np.clip(budget, 1, maskable)  # in tokens, counted from the batch's start
-
-    units = np.diff(first, append=len(sequence))
-    shuffled = draws.shuffle(starts)
-    # one shuffle of all units, then a stable sort by sequence: random order in each sequence
-    narrow = np.min_scalar_type(len(first))  # 16 bits or fewer make the stable sort a radix sort
-    group = np.repeat(np.arange(len(first), dtype=narrow), units)
-    order = shuffled[np.argsort(group[shuffled], kind="stable")]
-    sorted_lengths = lengths[order]
-    # what is left of its sequence's budget for each unit, if all before it are selected
-    rest = np.repeat(end, units) - (np.cumsum(sorted_lengths) - sorted_lengths)
-    selected = np.zeros(len(sequence), dtype=bool)
-    selected[order] = rest >= sorted_lengths
-    crossing = np.flatnonzero((rest > 0) & (rest < sorted_lengths))
-    unit = order[crossing]
-    # a word of 3 tokens that finds 1 left is taken in a third of the draws
-    selected[unit] = draws.uniform("crossing", starts[unit]) * lengths[unit] < rest[crossing]
-    return selected
-
-
-def mask_tokens(
-    sequences: PackedSequences, recipe: MaskingRecipe, classes: TokenClasses, draws: KeyedDraws
-) -> tuple[IntArray, IntArray]:
-    """Select tokens of a batch and overwrite them in ``sequences.input_ids``.
-
-    Args:
-        sequences: the batch; written to.
-        recipe: how much, in what units, and what becomes of it. One fate for a whole span,
-            otherwise one for each token.
-        classes: what may be selected, and what it may become.
-        draws: random numbers of the tokens.
-
-    Returns:
-        ``(K,)`` ascending flat positions of the selected and ``(K,)`` ids that stood there. K may
-        be 0 where nothing is maskable.
-    """
-    tokens = np.flatnonzero(classes.countable(sequences))
-    begins = unit_starts(sequences, tokens, classes, recipe.unit, draws)
-    lengths = np.diff(begins, append=len(tokens))
-    starts = tokens[begins]
-    sequence = sequences.sequence_of_token[starts]
-    selected = select_units(sequence, lengths, starts, recipe.rate, draws)
-
-    positions = tokens[np.repeat(selected, lengths)]
-    labels = sequences.input_ids[positions]
-    if recipe.unit == "span":
-        # SpanBERT, sec. 3.1: all of a span becomes [MASK], or random, or stays
-        fate = np.repeat(draws.uniform("fate", starts[selected]), lengths[selected])
-    else:
-        fate = draws.uniform("fate", positions)
-    # fate below 0.8: [MASK]; below 0.9: random; the rest stays (of 80/10/10)
-    sequences.input_ids[positions[fate < recipe.mask_share]] = classes.mask_id
-    random = (fate >= recipe.mask_share) & (fate < recipe.mask_share + recipe.random_share)
-    replaced = positions[random]
-    sequences.input_ids[replaced] = draws.pick(classes.ordinary_ids, replaced)
-    return positions, labels
-
 
 EvaluationMasks = Literal["standard", "training"]
 _RATE = "model.objectives.mlm.rate"

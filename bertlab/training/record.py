@@ -223,7 +223,7 @@ class RunRecord(Callback):
             DamagedCheckpointError: the error arose while ``checkpoint`` was restored.
         """
         try:
-            with refusing_other_state(checkpoint):
+            with refusing_other_state(checkpoint) if checkpoint else contextlib.nullcontext():
                 yield
         except Exception:  # such as what Lightning or a callback refuses
             if self._is_claimed:

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from bertlab.errors import ConfigError
-from bertlab.objectives.language_model import TokenClasses
-from bertlab.objectives.masked_lm import (
-    MaskedLM,
+from bertlab.objectives.masked_lm import MaskedLM
+from bertlab.objectives.masking import (
     MaskingRecipe,
+    TokenClasses,
     dynamic_draws,
     mask_tokens,
     unit_starts,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertlab.objectives.language_model import TokenClasses
+from bertlab.objectives.masking import TokenClasses
 from bertlab.tokenizer.files import load_tokenizer, tokenizer_from_json
 from subword_samples import NAMES, as_transformers, tokenizer_called
 from tests.tokenizer.samples import HOSTILE

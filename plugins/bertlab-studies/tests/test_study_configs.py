@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from bertlab.config.yaml_files import Config
-from bertlab.objectives.masked_lm import MaskingRecipe
+from bertlab.objectives.masking import MaskingRecipe
 from bertlab_studies.plan.plan import variant_settings
 from bertlab_studies.plan.study_file import BASE
 from bertlab_studies.study import Study
