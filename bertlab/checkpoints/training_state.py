@@ -67,7 +67,7 @@ def refusing_other_state(path: str) -> Iterator[None]:
         ) from error
 
 
-def watch_loading(optimizer: Optimizer, source: str | Path | None) -> None:
+def watch_loading(optimizer: Optimizer, source: str) -> None:
     """Check every state that the optimiser is given from now on, before it takes it."""
 
     def check(optimizer: Optimizer, state: dict[str, Any]) -> None:
@@ -93,12 +93,14 @@ def _wrong_groups(optimizer: Optimizer, state: dict[str, Any]) -> str | None:
             return f"{where}.lr: missing"
         # a key that only one of the two has is of another version of torch
         for key in ours.keys() & theirs.keys() - {"params"}:
-            if key not in _SWITCHES and not _is_alike(theirs[key], ours[key]):
-                return f"{where}.{key}: found {theirs[key]!r}, expected one like {ours[key]!r}"
+            value = theirs[key]
+            is_switch = key in _SWITCHES and (value is None or isinstance(value, bool))
+            if not is_switch and not _is_alike(value, ours[key]):
+                return f"{where}.{key}: found {value!r}, expected one like {ours[key]!r}"
     return None
 
 
-_SWITCHES = {"fused", "foreach", "capturable"}  # go with the device; torch checks their kind
+_SWITCHES = {"fused", "foreach", "capturable"}  # on, off or None: they go with the device
 
 
 def _is_alike(found: Any, own: Any) -> bool:  # noqa: ANN401

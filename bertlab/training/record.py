@@ -204,7 +204,7 @@ class RunRecord(Callback):
         """Check the optimiser's state, which Lightning is about to give back."""
         if trainer.ckpt_path is not None:
             for each in trainer.optimizers:
-                watch_loading(each, trainer.ckpt_path)
+                watch_loading(each, str(trainer.ckpt_path))
 
     def _tell_of_other_code(self, before: dict[str, Any] | None) -> None:
         """Warn if the checkpoint was written by other code; the manifest tells of an older one."""

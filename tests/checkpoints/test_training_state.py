@@ -89,6 +89,7 @@ DAMAGES: dict[str, Callable[[State], object]] = {
     "param_groups.0.lr: found nan": lambda s: s["param_groups"][0].update(lr=math.nan),
     "param_groups.0.betas: found 3": lambda s: s["param_groups"][0].update(betas=3),
     "param_groups.0.eps: found -1": lambda s: s["param_groups"][0].update(eps=-1),
+    "param_groups.0.foreach: found 'x'": lambda s: s["param_groups"][0].update(foreach="x"),
     "param_groups.0.maximize: found True": lambda s: s["param_groups"][0].update(maximize=True),
 }
 
