@@ -61,6 +61,7 @@ class Work:
         process: that does it; the leader of a process group.
         lock: descriptor of the locked file.
         attempts: at the run; the last one is this.
+        exit_code: what :meth:`poll` returns once it has ended.
     """
 
     run: PlannedRun
@@ -68,6 +69,7 @@ class Work:
     process: RunProcess
     lock: int
     attempts: list[Attempt]
+    exit_code: int | None = None
 
     def poll(self, stopping: bool = False) -> int | None:
         """Return the exit code of the attempt once it has ended and is written down, else None.
@@ -78,6 +80,8 @@ class Work:
         Returns:
             0 if the run is done, and only then.
         """
+        if self.exit_code is not None:  # the lock's descriptor may be another file's by now
+            return self.exit_code
         code = self.process.poll()
         if code is None:
             return None
@@ -92,6 +96,7 @@ class Work:
         attempt.seconds = round(time.time() - attempt.started, 3)
         write_attempts(self.run, self.study_dir, self.attempts)
         os.close(self.lock)  # last: whoever takes it finds how this ended
+        self.exit_code = code
         return code
 
     def tell(self, number: int) -> None:

@@ -306,6 +306,11 @@ def holders(lock: Path) -> Iterator[int]:
     """Yield the processes of this machine and user that have a lock file open (Linux)."""
     name = str(lock.resolve())
     for process in Path("/proc").glob("[0-9]*"):
+        opened = []
         with contextlib.suppress(OSError):  # another user's, or gone since
-            if any(str(each.readlink()) == name for each in (process / "fd").iterdir()):
-                yield int(process.name)
+            opened = list((process / "fd").iterdir())
+        for each in opened:
+            with contextlib.suppress(OSError):  # closed since, while it holds the lock all the same
+                if str(each.readlink()) == name:
+                    yield int(process.name)
+                    break

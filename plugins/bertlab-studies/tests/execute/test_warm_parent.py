@@ -214,12 +214,37 @@ def test_the_lock_is_held_by_the_run_and_its_runner_and_not_by_the_parent(
     end = time.monotonic() + 30  # /proc may show what a new process has a moment later
     while set(holders(lock_file(run, tmp_path))) != both and time.monotonic() < end:
         time.sleep(0.05)
+    ended = work.process.poll()
+    assert ended is None, f"exit code {ended}: {run.log(tmp_path).read_text()}"
     assert set(holders(lock_file(run, tmp_path))) == both
     wait_for(lambda: (last_step(run.directory(tmp_path)) or 0) > 1)
     work.process.kill()
     wait_for(lambda: work.poll() is not None)
     assert read_attempts(run, tmp_path)[-1].exit_code == -signal.SIGKILL
     assert not is_locked(run, tmp_path)
+    with (tmp_path / "other").open("w") as other:
+        assert other.fileno() == work.lock  # the next file has the descriptor that is free again
+        assert work.poll() == -signal.SIGKILL
+        other.write("still open")
+        other.flush()
+
+
+def test_a_process_that_opens_and_closes_other_files_still_holds_its_lock(tmp_path: Path) -> None:
+    lock = tmp_path / "a.lock"
+    busy = (
+        "import os, sys\n"
+        "os.dup2(os.open(sys.argv[1], os.O_CREAT | os.O_RDWR), 60)\n"  # others are listed before
+        "os.close(3)\n"
+        "print('ready', flush=True)\n"
+        "while True: os.close(os.open('/dev/null', os.O_RDONLY))\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", busy, lock], stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            assert [list(holders(lock)) for _ in range(50)] == [[process.pid]] * 50
+        finally:
+            process.kill()
 
 
 def test_runs_outlive_a_parent_that_is_killed_and_others_start_from_nothing(
