@@ -16,6 +16,7 @@ from bertlab.checkpoints.restore import (
     use_folder,
     warm_start,
 )
+from bertlab.checkpoints.run_checkpoint import LAST_FILE
 from bertlab.checkpoints.run_directory import (
     DEGENERATE_FILE,
     PREDICTIONS_FILE,
@@ -225,7 +226,7 @@ class BertlabCLI(LightningCLI):
         own: list[Callback] = [*self.added]
         place = Path(self.config.checkpoint.dirpath or self.directory / "checkpoints")
         saves = settings["enable_checkpointing"] is not False
-        own.append(StopOnSignal(place / "last.ckpt" if saves else None))  # save_last's file
+        own.append(StopOnSignal(place / LAST_FILE if saves else None))  # save_last's file
         if saves:
             check_checkpoints(self.config.checkpoint)
             chosen = {**self.config.checkpoint, "mode": self._mode, "dirpath": place}
@@ -333,10 +334,12 @@ class BertlabCLI(LightningCLI):
     def _finish(self) -> None:
         """Save and score the last step, if no evaluation fell on it, and print the figures."""
         trainer, model, step = self.trainer, self.model, self.trainer.global_step
-        resumed_step = None if self.checkpoint is None else self.checkpoint.global_step
-        saved = step in (self.record.saved_step, resumed_step)
-        if not saved and self.resolved.plain["trainer"]["enable_checkpointing"] is not False:
-            trainer.save_checkpoint(self.directory / "checkpoints" / "last.ckpt")
+        saved, last = self.record.saved_step, self.directory / "checkpoints" / LAST_FILE
+        # a kill may fall between a step's own file, from which this run then began, and last.ckpt
+        if self.checkpoint is not None and self.checkpoint.path == last:
+            saved = max(saved, self.checkpoint.global_step)
+        if saved != step and self.resolved.plain["trainer"]["enable_checkpointing"] is not False:
+            trainer.save_checkpoint(last)
         if model.evaluated_step != step:  # after saving: a kill loses no step
             trainer.validate(model, self.datamodule, verbose=False)
         results = held_out_results(trainer, "val")  # trainer.predict() forgets them

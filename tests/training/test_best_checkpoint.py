@@ -9,6 +9,7 @@ import torch
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 
 from bertlab.checkpoints.run_checkpoint import last_checkpoint
+from bertlab.checkpoints.tensor_files import load_torch_file
 from bertlab.errors import ConfigError
 from bertlab.model.evaluation import end_of
 from bertlab.training.best_checkpoint import check_checkpoints, choose_monitor, direct_callbacks
@@ -214,3 +215,14 @@ def test_without_last_the_newest_whole_checkpoint_goes_on(
     (folder / "step-6.ckpt").touch()  # as of a run that was copied: newer, of no later step
     (folder / "step-3.ckpt").touch()
     assert last_checkpoint(run) == folder / "last.ckpt"
+    # killed between the two files of its last step
+    (folder / "last.ckpt").write_bytes((folder / "step-3.ckpt").read_bytes())
+    (folder / ".last.ckpt.host.1.0.partial").write_bytes(b"half of a file")
+    (folder / "step-6.ckpt").touch()
+    (run / "results.json").unlink()
+    code, printed, error = bertlab(*fit, "--ckpt_path", "last")
+    assert code == 0, error
+    assert f"goes on from {folder / 'step-6.ckpt'}" in printed
+    assert (run / "results.json").read_bytes() == results
+    assert load_torch_file(folder / "last.ckpt")["global_step"] == 6
+    assert not list(folder.glob(".*"))
