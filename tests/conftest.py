@@ -142,5 +142,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let the long form of tests/reliability be one command."""
+    """Let the long form of tests/reliability, and new golden runs, be one command each."""
     parser.addoption("--rounds", default=6, help="inputs that each test of reliability generates")
+    parser.addoption(
+        "--write_golden", action="store_true", help="keep the losses of the golden runs anew"
+    )
