@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import ClassVar, Literal, TypeVar
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 from rich.console import Console
 from rich.progress import track
 
+from bertlab import LanguageModel, language_model
 from bertlab.api import Column, Encoder, Example, Task, Tokenizer
 
 FloatArray = npt.NDArray[np.float64]
@@ -50,6 +52,17 @@ class EvaluatedModel:
         console = Console(stderr=True)
         silent = not (self.shows_progress and console.is_terminal)
         return track(batches, "evaluating", console=console, transient=True, disable=silent)
+
+    @cached_property
+    def language_model(self) -> tuple[LanguageModel, int]:
+        """The language model, and where the state stands from which it predicts a token.
+
+        0: at the token, which is masked; -1: before it; as :func:`bertlab.language_model` finds.
+
+        Raises:
+            EvaluationError: there is none, or none whose states can be read.
+        """
+        return language_model(self.source, self.encoder, self.tokenizer, self.tasks)
 
     @property
     def device(self) -> torch.device:

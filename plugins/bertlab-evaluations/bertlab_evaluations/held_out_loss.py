@@ -15,10 +15,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bertlab import IntArray, TokenPrediction, check_at_least, text_ids
+from bertlab import IntArray, LanguageModel, check_at_least, text_ids, text_sequences
 from bertlab.api import Column, CounterRNG, EvaluationError, Example, PackedSequences
 from bertlab_evaluations.contract import EvaluatedModel, Evaluation, EvaluationResult, FloatArray
-from bertlab_evaluations.minimal_pairs import language_model
 from bertlab_evaluations.row_influence import ratio_scores
 
 _HEIGHT = 512  # rows of scores of the vocabulary that are in memory at a time
@@ -64,7 +63,7 @@ class HeldOutLoss(Evaluation):
                 tokens, or its losses are not finite.
             DataError: there is no word in a row.
         """
-        objective = language_model(model)
+        objective, _ = model.language_model
         if self.max_seq_length > model.max_seq_length:
             raise EvaluationError(
                 f"settings.max_seq_length: found {self.max_seq_length}, expected at most "
@@ -81,7 +80,9 @@ class HeldOutLoss(Evaluation):
         for first in model.track(starts):
             chosen = windows[first : first + starts.step]
             rows_of_windows, names, inputs = zip(*chosen, strict=True)
-            window, *scores = _predictions(model, objective, _sequences(model, inputs, names))
+            window, *scores = _predictions(
+                model, objective, text_sequences(model.tokenizer, inputs, names)
+            )
             row = np.array(rows_of_windows)[window]
             for total, values in zip(sums, (scores[0], np.ones(len(row)), scores[1]), strict=True):
                 np.add.at(total, row, values)
@@ -116,30 +117,8 @@ def _name(ids: Sequence[int]) -> int:
     return int.from_bytes(blake2b(np.array(ids, dtype="<i8").tobytes(), digest_size=7).digest())
 
 
-def _sequences(
-    model: EvaluatedModel, windows: Sequence[Sequence[int]], names: Sequence[int]
-) -> PackedSequences:
-    """Return windows as sequences whose masks are drawn by their names."""
-    inputs = [model.tokenizer.build_inputs(ids)[0] for ids in windows]
-    lengths = np.array([len(ids) for ids in inputs])
-    flat = np.concatenate([np.asarray(ids, dtype=np.int64) for ids in inputs])
-    positions = np.concatenate([np.arange(length) for length in lengths])
-    # [CLS] a b [SEP] -> offsets [-1, 0, 0, -1]: of the text or not is all that is asked
-    ends = np.repeat(lengths, lengths) - 1
-    offsets = np.where((positions == 0) | (positions == ends), -1, 0)
-    return PackedSequences(
-        input_ids=flat,
-        token_type_ids=np.zeros_like(flat),
-        position_ids=positions,
-        cu_seqlens=np.concatenate([[0], np.cumsum(lengths)]),
-        corpus_offsets=offsets,
-        epochs=np.zeros(len(lengths), dtype=np.int64),
-        indices=np.array(names, dtype=np.int64),
-    )
-
-
 def _predictions(
-    model: EvaluatedModel, objective: TokenPrediction, sequences: PackedSequences
+    model: EvaluatedModel, objective: LanguageModel, sequences: PackedSequences
 ) -> tuple[IntArray, FloatArray, FloatArray]:
     """Return window, loss, and 1 if it is right, of K predictions, each ``(K,)``."""
     objective.prepare(sequences, CounterRNG(0, "held_out_loss"), training=False)
