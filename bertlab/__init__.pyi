@@ -25,8 +25,6 @@ from bertlab.api.examples import RawExamples as RawExamples
 from bertlab.api.examples import text_ids as text_ids
 from bertlab.api.exchange import CheckpointReader as CheckpointReader
 from bertlab.api.exchange import ForeignCheckpoint as ForeignCheckpoint
-from bertlab.api.executor import Executor as Executor
-from bertlab.api.executor import OrderedMap as OrderedMap
 from bertlab.api.format import NamedFormat as NamedFormat
 from bertlab.api.format import Submission as Submission
 from bertlab.api.optimizer import OptimizerRecipe as OptimizerRecipe

@@ -49,12 +49,8 @@ from bertlab.checkpoints.run_directory import give_up as give_up
 from bertlab.checkpoints.run_directory import machine_facts as machine_facts
 from bertlab.checkpoints.run_directory import manifest as manifest
 from bertlab.checkpoints.tensor_files import load_matching as load_matching
-from bertlab.cli.data import LOCAL_EXECUTOR as LOCAL_EXECUTOR
-from bertlab.cli.data import add_executor_options as add_executor_options
-from bertlab.cli.data import load_executor as load_executor
 from bertlab.cli.data import make_parser as make_parser
 from bertlab.cli.data import name_corpus as name_corpus
-from bertlab.cli.data import option_names as option_names
 from bertlab.cli.fit_help import COMMON as COMMON
 from bertlab.cli.main import COMMANDS as COMMANDS
 from bertlab.cli.main import command_names as command_names

@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from multiprocessing import get_context, parent_process
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +29,6 @@ from filelock import FileLock, Timeout
 from rich.console import Console
 
 from bertlab.api.examples import RawDocument
-from bertlab.api.executor import OrderedMap
 from bertlab.api.tokenizer import TokenArray, Tokenizer, TokenizerKind
 from bertlab.data.corpus.corpus import Corpus, describe_formats, naming, read_raw_documents
 from bertlab.data.corpus.documents import split_sentences
@@ -54,6 +54,11 @@ from bertlab.tokenizer.files import load_tokenizer, save_new
 from bertlab.tokenizer.kinds import TRAINING_VERSION, WordPiece, train_tokenizer
 
 logger = logging.getLogger(__name__)
+
+OrderedMap = Callable[
+    [Callable[[], Iterable[Any]], Callable[[Any], Any]], Generator[Any, None, None]
+]
+"""Calls a function for each batch that a function reads, somewhere; yields results in order."""
 
 _BATCH_CHARACTERS = 2**20  # at a time to a worker
 _BATCH_DOCUMENTS = 4096  # or so many, where they are short

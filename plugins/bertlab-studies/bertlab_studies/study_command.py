@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from jsonargparse import ArgumentParser
 
 from bertlab import CommandError, nearest
-from bertlab.extend import add_executor_options, option_names, parse_arguments, say
+from bertlab.extend import parse_arguments, say
+from bertlab_studies.execute.contract import add_executor_options, option_names
 from bertlab_studies.execute.executor import StudyExecutor
 from bertlab_studies.settings import as_settings, parse_settings
 
