@@ -176,12 +176,6 @@ def _checked(start: Pretrained) -> Pretrained:
         start.encoder_config, {*known, "name"}, "model.encoder", start.source, start.version
     )
     state = start.encoder_state
-    layers, asked = count_layers(state), start.encoder_config.get("num_hidden_layers")
-    if layers is not None and isinstance(asked, int) and asked != layers:
-        raise CheckpointError(
-            f"{start.source}: its config says num_hidden_layers: {asked}, its tensors are of "
-            f"{layers} layers"
-        )
     try:
         with torch.device("meta"):  # without memory: a config may ask for terabytes
             encoder = build_encoder(start.encoder_config, start.vocab_size)
@@ -190,6 +184,13 @@ def _checked(start: Pretrained) -> Pretrained:
         raise CheckpointError(
             f"{start.source}: no encoder can be made of its config: {reason}"
         ) from None
+    layers, expected = count_layers(state), count_layers(encoder.state_dict())
+    if layers is not None and layers != expected:  # layers with shared weights count once
+        asked = start.encoder_config.get("num_hidden_layers")
+        raise CheckpointError(
+            f"{start.source}: its config says num_hidden_layers: {asked}, its tensors are of "
+            f"{layers} layers, expected {expected}"
+        )
     differing = [
         f"{name}: in the file {shape_of(state[name])}, by its config {shape_of(each)}"
         for name, each in encoder.state_dict().items()

@@ -105,11 +105,13 @@ class TokenPrediction(Objective):
     def build(self, context: TaskContext) -> None:
         """Create the head and keep what the data workers need of the tokenizer."""
         encoder = context.encoder
-        self.dense = nn.Linear(encoder.hidden_size, encoder.hidden_size)
-        self.layer_norm = nn.LayerNorm(encoder.hidden_size, eps=encoder.layer_norm_eps)
+        width = encoder.token_embedding.embedding_dim
+        self.dense = nn.Linear(encoder.hidden_size, width)
+        self.layer_norm = nn.LayerNorm(width, eps=encoder.layer_norm_eps)
         self.bias = nn.Parameter(torch.zeros(encoder.vocab_size))
         initialize(self, encoder.initializer_range)
-        self._tied = (encoder.token_embedding,)  # in a tuple, so that it stays the encoder's own
+        # in tuples, so that they stay the encoder's own
+        self._tied, self._activation = (encoder.token_embedding,), (encoder.activation,)
         self.classes = TokenClasses.of(context.tokenizer)
         self.tokenizer = context.tokenizer
         self.token_counts = context.token_counts
@@ -130,7 +132,8 @@ class TokenPrediction(Objective):
     def logits(self, hidden: Tensor) -> Tensor:
         """Return ``(K, V)`` float32 scores of the vocabulary for ``(K, H)`` hidden states.
 
-        Dense layer, exact GELU, LayerNorm, then the tied token embedding with a bias of its own.
+        Dense layer, the encoder's activation, LayerNorm, then the tied token embedding with a bias
+        of its own.
         """
         return self._scores(self._transform(hidden))[:, : len(self.bias)].float()
 
@@ -180,7 +183,7 @@ class TokenPrediction(Objective):
         return TaskLoss(total, labels.numel(), preds, labels)
 
     def _transform(self, hidden: Tensor) -> Tensor:
-        transformed: Tensor = self.layer_norm(F.gelu(self.dense(hidden)))
+        transformed: Tensor = self.layer_norm(self._activation[0](self.dense(hidden)))
         return transformed
 
     def _scores(self, transformed: Tensor) -> Tensor:
