@@ -199,6 +199,7 @@ from bertlab.files import check_nothing_leads_out as check_nothing_leads_out
 from bertlab.files import create_text as create_text
 from bertlab.files import explain_damage as explain_damage
 from bertlab.files import explain_failed_write as explain_failed_write
+from bertlab.files import make_folder as make_folder
 from bertlab.files import new_folder as new_folder
 from bertlab.files import open_to_append as open_to_append
 from bertlab.files import open_to_read as open_to_read

@@ -13,6 +13,7 @@ import io
 import json
 import os
 import platform
+import re
 import secrets
 import shutil
 import stat
@@ -221,6 +222,18 @@ def write_json(path: Path, content: object) -> None:
     write_text(path, _json(content))
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder, and those above it; raise OutputError for a URL."""
+    _check_is_path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+
+
+def _check_is_path(place: Path) -> None:
+    """Refuse to write to a URL, which would be below a folder ``https:``; ``C:/x`` is a drive."""
+    if re.match(r"[A-Za-z][\w+.:-]+:/", str(place)):
+        raise OutputError(f"{place}: is a URL; expected a path: bertlab writes to this machine")
+
+
 def create_text(path: Path, text: str) -> None:
     """Write a file that must not exist yet; of several processes that try, one succeeds."""
     with path.open("x", encoding="utf-8", errors="backslashreplace") as file:
@@ -255,6 +268,7 @@ def check_nothing_leads_out(directory: Path, name: str | None = None) -> None:
     inside (``wandb/latest-run``) are kept, and so is what is hidden (``.venv``), where nothing is
     written. ``name`` is the one entry of the directory that is written to, if it is one.
     """
+    _check_is_path(directory)
     top = os.path.realpath(directory)
     for found in _entries(top, name):
         if found.is_symlink():
@@ -305,7 +319,7 @@ class WholeFile:
         with explain_failed_write(self._failure):
             if path.is_dir():
                 raise IsADirectoryError(0, "it is a folder")
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
             self._block = replacing(path)
             self._file = self._block.__enter__()  # a with block that spans calls
 
@@ -336,7 +350,7 @@ def new_folder(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
     remove_abandoned(target)
     folder = _partial_path(target)
     try:
-        folder.mkdir(parents=True)
+        make_folder(folder)
         yield folder
         for path in [*folder.rglob("*"), folder]:  # before the rename shows it
             _fsync(path)

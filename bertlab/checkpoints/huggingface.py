@@ -15,7 +15,7 @@ from bertlab.api.huggingface import HuggingFaceForm
 from bertlab.checkpoints.pretrained import Pretrained, read_head
 from bertlab.checkpoints.tensor_files import list_limited, read_tensors
 from bertlab.encoders.layers import MOST_LAYERS
-from bertlab.errors import CheckpointError, ConfigError, PluginError, nearest
+from bertlab.errors import CheckpointError, ConfigError, PluginError, nearest, without_secrets
 from bertlab.files import names_in, read_object
 from bertlab.model.build import build_encoder
 from bertlab.plugins.index import FILES_OF_READERS, FIRST_PARTY, installed, load_class, where_to_get
@@ -336,8 +336,9 @@ def _find_folder(folder_or_hub_name: str | Path) -> Path:
         return folder
     if folder.exists():
         raise CheckpointError(f"{folder}: is a file, expected the folder that holds config.json")
-    named = _HUB_ADDRESS.sub("", str(folder_or_hub_name))
-    if named != str(folder_or_hub_name):
+    address = without_secrets(str(folder_or_hub_name))  # what follows hf:// may have a user as well
+    named = _HUB_ADDRESS.sub("", address)
+    if named != address:
         raise CheckpointError(
             f"{folder_or_hub_name}: is an address, expected the model's name on the hub: "
             f"{named.strip('/')}"

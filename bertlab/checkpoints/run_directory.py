@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertlab.errors import OutputError, without_secrets
-from bertlab.files import check_nothing_leads_out, create_json, write_json
+from bertlab.files import check_nothing_leads_out, create_json, make_folder, write_json
 from bertlab.plugins.index import version_of
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def give_back(directory: Path, before: frozenset[str]) -> None:
 @contextlib.contextmanager
 def claiming(directory: Path) -> Iterator[None]:
     """Make the directory of a new run; what the block makes in it must not be there before."""
-    directory.mkdir(parents=True, exist_ok=True)
+    make_folder(directory)
     try:
         yield
     except FileExistsError:

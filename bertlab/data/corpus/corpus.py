@@ -58,7 +58,7 @@ from bertlab.data.sources import (
     open_source,
 )
 from bertlab.errors import CorpusError, DataError
-from bertlab.files import describe_missing, write_text
+from bertlab.files import describe_missing, make_folder, write_text
 from bertlab.plugins.index import installed, load_class
 
 __all__ = [
@@ -326,8 +326,10 @@ def _folder(path: Path) -> Iterator[_File]:
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
             if not name.startswith("."):
-                found = True
-                yield _File(Path(folder, name), named=False)
+                found, file = True, Path(folder, name)
+                if file.exists() and not file.is_file():  # a device may have no end
+                    raise CorpusError(f"{file}: neither a file nor a folder")
+                yield _File(file, named=False)
     if not found:
         raise CorpusError(f"{path}: the folder holds no files")
 
@@ -359,7 +361,7 @@ class PythonEnglish(DataSource):
             return kept.read_text("ascii")
         found = super().fingerprint()
         with contextlib.suppress(OSError):  # a shared cache may be read-only
-            kept.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(kept.parent)
             write_text(kept, found)
         return found
 

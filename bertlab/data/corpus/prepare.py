@@ -49,7 +49,7 @@ from bertlab.errors import (
     check_processes,
     working,
 )
-from bertlab.files import remove_abandoned, write_json
+from bertlab.files import make_folder, remove_abandoned, write_json
 from bertlab.tokenizer.files import load_tokenizer, save_new
 from bertlab.tokenizer.kinds import TRAINING_VERSION, WordPiece, train_tokenizer
 
@@ -273,7 +273,7 @@ def _made_once(folder: Path) -> Iterator[bool]:
         return
     lock = FileLock(folder.with_name(f"{folder.name}.lock"))
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(folder.parent)
         lock.acquire(timeout=0)  # does not wait: whoever waits is told so
     except Timeout:
         logger.warning("another process makes %s: waiting for it", folder)

@@ -312,8 +312,10 @@ class StoreReport:
         try:
             found = read_object(file)
             known = [each.name for each in fields(cls) if each.name in found]
-            return cls(**{name: found[name] for name in known})
-        except (ValueError, TypeError) as error:  # no JSON, no mapping, a figure is missing
+            report = cls(**{name: found[name] for name in known})
+            report.rows()  # a figure of another kind cannot be formatted
+            return report
+        except (ValueError, TypeError, AttributeError, ArithmeticError) as error:
             raise CorpusError(
                 f"{file}: found no data report ({error}), expected what bertlab prepare writes; "
                 "prepare the corpus again"

@@ -5,7 +5,6 @@
 
 import re
 import shutil
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
@@ -14,7 +13,7 @@ from tempfile import NamedTemporaryFile
 from typing import Any, Literal
 
 from bertlab.api.examples import DataSource, RawDocument, RawExamples, holds_no_examples
-from bertlab.data.rows.lines import PACKED, Errors, open_unpacked
+from bertlab.data.rows.lines import DAMAGED_PACKED, PACKED, Errors, open_unpacked
 from bertlab.data.sources import RemoteFile, located
 from bertlab.errors import CorpusError, DataError, nearest
 
@@ -127,6 +126,9 @@ def read_saved(folder: Path, split: str | None) -> RawExamples:
 
     try:
         dataset = datasets.load_from_disk(str(folder))
+        parts = [dataset] if isinstance(dataset, datasets.Dataset) else dataset.values()
+        for part in parts:
+            part.data.validate(full=True)  # a text's wrong place in the file would be read unseen
     except Exception as error:
         raise DataError(f"{folder}: not a readable saved data set: {_first_line(error)}") from None
     if isinstance(dataset, datasets.Dataset):
@@ -176,6 +178,7 @@ def read_arrow(
             else:
                 found = iter(opened)
             for batch in found:
+                batch.validate(full=True)  # as in read_saved
                 for start in range(0, len(batch), _BATCH):
                     yield batch.slice(start, _BATCH).select(wanted).to_pydict()
 
@@ -219,7 +222,7 @@ def _explain_failed_read(path: str, form: str) -> Iterator[None]:
 
     try:
         yield
-    except (pa.ArrowException, OSError, ValueError, EOFError, zlib.error) as error:
+    except (pa.ArrowException, OSError, ValueError, *DAMAGED_PACKED) as error:
         reason = getattr(error, "strerror", None) or _first_line(error)
         kind = "Parquet" if form == "parquet" else "Arrow"
         raise DataError(f"{path}: not a readable {kind} file: {reason}") from None

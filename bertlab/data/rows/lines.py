@@ -170,13 +170,17 @@ def _open_zip(file: IO[bytes], path: File) -> IO[bytes]:
         raise OSError(errno.EINVAL, f"{names[0]} in it cannot be unpacked: {error}") from None
 
 
+# what unpacking raises, beside an OSError without a number
+DAMAGED_PACKED = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
+
+
 @contextmanager
 def explain_failed_read(name: str, error_class: type[BertlabError]) -> Iterator[None]:
     """Re-raise errors of opening, reading and unpacking a file as errors of bertlab's."""
     kind = PACKED.get(PurePath(name.lower()).suffix)
     try:
         yield
-    except (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
+    except DAMAGED_PACKED as error:
         raise _damaged(name, kind, error, error_class) from None
     except OSError as error:
         if kind is not None and error.errno is None:  # bz2's and zstd's

@@ -23,6 +23,7 @@ from bertlab.extend import (
     LARGEST_FILE,
     TokenStoreError,
     default_cache_dir,
+    make_folder,
     replacing,
     unwritable_cache,
 )
@@ -84,7 +85,7 @@ class RemoteStore:
 
     def _fetch_whole(self, manifest: bytes) -> None:
         """Fetch all but the shards; the manifest comes last, so that what is there is whole."""
-        (self.folder / SHARD_FOLDER).mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder / SHARD_FOLDER)
         (self.folder / "tokenizer").mkdir(exist_ok=True)
         for inside in ("", "/tokenizer"):
             for file in UrlFile(self.url + inside).inside():

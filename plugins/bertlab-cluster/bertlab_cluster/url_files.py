@@ -172,4 +172,13 @@ def _reason(error: Exception, url: str) -> str:
 
         near = nearest(scheme[1], fsspec.available_protocols())
         return f"no protocol is called {scheme[1]!r}{near}"
-    return " ".join(f"{error}".split())[:300] or type(error).__name__
+    return " ".join(_without_parts_of(url, f"{error}").split())[:300] or type(error).__name__
+
+
+def _without_parts_of(url: str, words: str) -> str:
+    """Return words of a protocol's package, which may quote a URL's secrets without the URL."""
+    user = re.search("://([^/?#]*)@", url)
+    parts = [user[1], user[1].partition(":")[2]] if user else []
+    for part in (*parts, *re.findall("[?&;#][^=&;#]*=([^&;#]*)", url)):
+        words = words.replace(part, "***") if len(part) > 3 else words
+    return words

@@ -114,6 +114,14 @@ def test_a_package_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+def test_what_a_protocol_quotes_of_a_url_has_no_secrets() -> None:
+    url = "hf://me:passw0rd@x/y.txt?sig=c4n4ry"
+    words = r"the id \*\*\*, sig=\*\*\*"
+    with pytest.raises(OSError, match=words) as told, url_files.explain_remote(url):
+        raise ValueError("the id me:passw0rd, sig=c4n4ry")
+    assert "passw0rd" not in told.value.strerror
+
+
 def test_a_protocol_that_there_is_not() -> None:
     assert refused("htps://x/y.txt").endswith("no protocol is called 'htps'; did you mean 'https'?")
     assert "a chain of them" in refused("zip://a.txt::memory://b.zip")

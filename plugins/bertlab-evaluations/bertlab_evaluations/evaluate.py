@@ -1,6 +1,7 @@
 """Evaluates a model without training it: rows → evaluation → figures → files."""
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from bertlab.extend import (
     is_saved,
     keep_freed_memory,
     machine_facts,
+    make_folder,
     manifest,
     read_rows,
     say,
@@ -151,8 +153,7 @@ def evaluate_source(
     if output is None:  # RUN/evaluations/step-800, in a run that may come from anywhere
         check_nothing_leads_out(folder.parent.parent, name=folder.parent.name)
     rows = {entry.name: read_entry_rows(entry) for entry in entries}
-    with explain_failed_write(f"output: {folder} cannot be written"):
-        folder.mkdir(parents=True, exist_ok=True)
+    with explain_failed_write(f"output: {folder} cannot be written"), _made(folder):
         results = earlier_results(folder)
         evaluated = []
         for entry in entries:
@@ -173,6 +174,18 @@ def evaluate_source(
         write_json(folder / RESULTS_FILE, results)  # the last: the evaluation is whole
     say(f"{page}\n{folder}: {RESULTS_FILE}, and the score of each row")
     return folder
+
+
+@contextlib.contextmanager
+def _made(folder: Path) -> Iterator[None]:
+    """Make a folder before the work of the block begins; remove it if nothing came of that."""
+    make_folder(folder)
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):  # it has something in it
+            folder.rmdir()
+        raise
 
 
 def _words_checkpoints(model: PretrainedModel) -> dict[int, Path]:

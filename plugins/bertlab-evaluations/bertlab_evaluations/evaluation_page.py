@@ -9,7 +9,7 @@ import matplotlib as mpl
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from bertlab.extend import is_share, without_secrets, write_text
+from bertlab.extend import is_share, write_text
 from bertlab_evaluations.contract import Evaluation, EvaluationResult, ScoreGrid
 from bertlab_evaluations.evaluation_output import page_file
 from bertlab_evaluations.evaluation_scores import GroupScore
@@ -105,7 +105,7 @@ def write_pages(folder: Path, source: str, evaluated: Sequence[Evaluated]) -> li
     template = PAGES.get_template("evaluations.html")
     for file, shown in sections.items():
         title = ", ".join(each.name for each, _ in shown)
-        page = template.render(title=title, source=without_secrets(source), sections=shown)
+        page = template.render(title=title, source=source, sections=shown)
         write_text(folder / file, page)
     return [folder / file for file in sections]
 

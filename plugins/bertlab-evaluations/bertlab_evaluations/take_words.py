@@ -162,7 +162,7 @@ class _Part:
     def write(self, file: IO[bytes], document: RawDocument, source: int, words: int) -> None:
         """Write and count a document."""
         text = document.text.replace("\n", "\n\n") if document.presplit else document.text
-        row = {"text": text, "source": document.source}
+        row = {"text": text, "source": without_secrets(document.source)}
         file.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
         count = self.counts[source]
         count.documents += 1

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from tokenizers import Tokenizer as Backend
 
 from bertlab.api import SpecialTokens, Tokenizer
-from bertlab.extend import BoolArray, TokenArray, TokenizerFiles, write_json
+from bertlab.extend import BoolArray, TokenArray, TokenizerFiles, make_folder, write_json
 from bertlab_modern.subword_files import checked_subwords, pair_layout, special_tokens
 from bertlab_modern.word_starts import METASPACE, parts, word_marks
 
@@ -84,7 +84,7 @@ class SubwordTokenizer(Tokenizer):
         if isinstance(splitter, dict) and "add_prefix_space" in splitter:
             # transformers takes it for false if it is not here
             config["add_prefix_space"] = splitter["add_prefix_space"]
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         write_json(folder / "special_tokens_map.json", special)
         write_json(folder / "tokenizer_config.json", config | special)
         write_json(folder / "tokenizer.json", state)
