@@ -93,7 +93,6 @@ from bertlab.config.yaml_files import read_config as read_config
 from bertlab.config.yaml_files import split_arguments as split_arguments
 from bertlab.config.yaml_files import yaml_inline as yaml_inline
 from bertlab.data.corpus.corpus import Corpus as Corpus
-from bertlab.data.corpus.corpus import input_digests as input_digests
 from bertlab.data.corpus.corpus import read_raw_documents as read_raw_documents
 from bertlab.data.corpus.documents import Document as Document
 from bertlab.data.corpus.prepare import open_prepared as open_prepared
@@ -158,6 +157,7 @@ from bertlab.data.sources import RemoteFile as RemoteFile
 from bertlab.data.sources import default_cache_dir as default_cache_dir
 from bertlab.data.sources import is_source as is_source
 from bertlab.data.sources import is_url as is_url
+from bertlab.data.sources import sha256_of as sha256_of
 from bertlab.encoders.attention import add_attention_kernel as add_attention_kernel
 from bertlab.encoders.attention import attend as attend
 from bertlab.encoders.attention import attention_by_padding as attention_by_padding

@@ -280,6 +280,8 @@ def _reason(error: BaseException) -> str:
 def hashes_of(facts: Mapping[str, Any]) -> Hashes:
     """Return the hashes of a run's data, from what its manifest says or will say."""
     found = {name: facts.get(name) for name in ("corpus", "store", "tokenizer")}
+    if isinstance(files := facts.get("store_files"), Mapping):
+        found |= {f"store/{name}": sha256 for name, sha256 in files.items()}
     splits = facts.get("data")
     for split, each in splits.items() if isinstance(splits, Mapping) else ():
         if isinstance(each, Mapping) and "fingerprint" in each:

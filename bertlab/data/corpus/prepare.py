@@ -105,6 +105,7 @@ def prepare(
                 line.update(
                     f"preparing {writer.documents:,} documents {megabytes:,.1f} MB {rate:.1f} MB/s"
                 )
+        corpus.check_unchanged()
         writer.words = words
         report = _report(writer, bytes_of_text, dropped, unknown)
         with naming(corpus):
@@ -247,6 +248,7 @@ def tokenizer_cached(
             texts = (document.text for document in read_raw_documents(corpus))
             with working(f"training a tokenizer of {vocab_size:,} tokens"):
                 tokenizer = train_tokenizer(kind or WordPiece(), texts, vocab_size, lowercase)
+            corpus.check_unchanged()
             save_new(tokenizer, folder)
     return load_tokenizer(folder)
 
