@@ -14,7 +14,7 @@ from bertlab_studies.report.over_tasks import (
 )
 from bertlab_studies.report.render import html, latex, markdown
 from bertlab_studies.report.report import report_of
-from bertlab_studies.report.row_noise import row_variance
+from bertlab_studies.report.row_noise import row_noise
 from bertlab_studies.report.seed_noise import seed_noise
 from bertlab_studies.report.statistics import compare, contrast
 from bertlab_studies.study_scores import Cell, Measure, StudyScores, VariantScores
@@ -134,7 +134,7 @@ def test_variances_over_rows_of_tasks_add_up():
     assert found.error is not None
     assert found.row_share is not None
     parts = [
-        row_variance([study.cell(name, each).examples for name in "yx"], (-1, 1), paired=False)
+        row_noise([study.cell(name, each).examples for name in "yx"], (-1, 1), paired=False)
         for each in TASKS[:2]
     ]
     over_rows = sum(part[0] for part in parts if part is not None) / 9
