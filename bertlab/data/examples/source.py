@@ -222,7 +222,7 @@ def _stream(opened: _Opened, reading: RowReading) -> Iterator[Example]:
             if isinstance(error, EmptyTextError) and reading.skip_empty:
                 skipped += 1
             elif reading.keeps_unreadable:
-                yield UnreadableRow({}, where, opened.row_of(values), str(error))
+                yield UnreadableRow({}, where, opened.row_of(values), reason=str(error))
             elif isinstance(error, EmptyTextError):
                 raise _empty_rows([error], []) from None
             else:

@@ -118,7 +118,7 @@ def counted(kind: str, clusters: int, rows: int) -> str:
 
 
 def units(kind: str) -> str:
-    """Return what several clusters are called: ``passages``, ``stories``, ``clusters by user_id``."""
+    """Return what clusters are called: ``passages``, ``stories``, ``clusters by user_id``."""
     word = _WORDS.get(kind, kind)
     if not word.replace(" ", "").isalpha():
         return f"clusters by {word}"

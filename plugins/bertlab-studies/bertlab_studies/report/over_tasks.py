@@ -31,12 +31,12 @@ _MEAN = Measure("all tasks", "mean")
 _LEGEND = (
     "Over {tasks}. Mean: of each seed's mean over the tasks, ± standard deviation over seeds. "
     "Difference to the baseline with its 95 % interval: in points, over seeds and, where rows have "
-    "scores, over rows. Other tasks: that interval over seeds and tasks, each of which counts once; "
-    "it holds for other tasks of the kind, and of few is wide. Interquartile mean: of all runs and tasks, without the lowest and the "
-    "highest quarter. Better than the baseline: how often a run of the variant beats one of the "
-    "baseline, the mean over tasks; 0.5 is as good. Both with 95 % intervals by a bootstrap that "
-    "draws the seeds of each task apart; with few seeds these are too narrow. The table describes: "
-    "nothing in it is tested, and Holm's correction leaves it out."
+    "scores, over rows or clusters of them. Other tasks: its interval over seeds and tasks, for "
+    "other tasks of the kind; wide of few. Interquartile mean: of all runs and tasks, without the "
+    "lowest and the highest quarter. Better than the baseline: how often a run of the variant "
+    "beats one of the baseline, the mean over tasks; 0.5 is as good. Both with 95 % intervals by a "
+    "bootstrap that draws the seeds of each task apart; with few seeds these are too narrow. The "
+    "table describes: nothing in it is tested, and Holm's correction leaves it out."
 )
 
 
@@ -57,8 +57,8 @@ class OverTasks:
         mean: over the seeds, of a seed's mean over the tasks.
         comparison: of it with the baseline's, which is not corrected for many comparisons; None of
             the baseline.
-        other_tasks: the same over seeds and tasks: what other tasks of the kind would give, of which
-            those at hand are drawn as rows are; None of the baseline.
+        other_tasks: the same, over seeds and tasks: other tasks of the kind are to those at hand
+            what other rows are; None of the baseline.
         interquartile: mean over runs and tasks without the lowest and highest quarter; None if
             there are no runs.
         improvement: probability that a run is better than one of the baseline; None of the

@@ -195,8 +195,8 @@ def test_few_runs_have_no_interval():
     assert (found["x"].interquartile.low, found["x"].interquartile.high) == (None, None)
     assert (found["nothing"].interquartile, found["nothing"].improvement) == (None, None)
     text = markdown(report_of(study))
-    assert "| nothing | – | – | – | – | – | 0 |" in text
-    assert "| x | 80.43 | +1.3 | – | 80.43 | 0.75 | 1 |" in text
+    assert "| nothing | – | – | – | – | – | – | 0 |" in text
+    assert "| x | 80.43 | +1.3 | – | – | 80.43 | 0.75 | 1 |" in text
 
 
 def test_the_report_has_the_table_in_each_format():
