@@ -71,7 +71,8 @@ class Clusters:
         Args:
             rows: ``(N,)`` scores of the rows.
         """
-        return ratio_scores(np.bincount(self.numbers, rows), self.sizes)
+        totals = np.bincount(self.numbers, rows).astype(np.float64)  # (G,)
+        return ratio_scores(totals, self.sizes)
 
     def freedom(self, rows: FloatArray) -> float:
         """Return the degrees of freedom of that variance; G − 1 of equal sizes, else fewer.

@@ -86,7 +86,8 @@ def row_clusters(path: Path, rows: Rows = Rows.ALL) -> Clusters | None:
             for line in file
         ]
     found = clusters_of(labels)
-    return found if found is None or rows is Rows.ALL else found.of(rows.of(len(labels)))
+    kept = rows.of(len(labels))
+    return None if found is None else found.of(kept)
 
 
 def keep_common_rows(cells: Sequence[Cell]) -> None:
@@ -101,7 +102,7 @@ def keep_common_rows(cells: Sequence[Cell]) -> None:
     missing = np.isnan(scores)  # (runs, rows)
     if not missing.any() or missing.all(1).any():
         return
-    kept = ~missing.any(0)
+    kept = np.asarray(~missing.any(0))
     for cell in cells:
         cell.examples.update({seed: each[kept] for seed, each in cell.examples.items()})
         cell.clusters = None if cell.clusters is None else cell.clusters.of(kept)
