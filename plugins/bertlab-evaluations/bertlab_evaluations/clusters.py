@@ -24,7 +24,7 @@ FloatArray = NDArray[np.float64]
 FEW = 20  # clusters; below, their number is said beside what is found
 _WORDS = {"context": "passage", "text_a": "first text"}  # what columns of heads hold
 _FOUND = ("context", "text_a", "document", "paradigm")  # nobody named these
-_FAR, _DRAWS = 0.1, 199  # of the correlation of neighbours
+_FAR, _DRAWS = 0.02, 199  # of the correlation of neighbours
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def alike_neighbours(scores: FloatArray, clusters: Clusters | None) -> float | N
             its own, and nobody said so.
 
     Returns:
-        The correlation, if it is 0.1 or more and larger than after each of 199 permutations of the
+        The correlation, if it is 0.02 or more and larger than after each of 199 permutations of the
         rows (p 0.005); else None.
     """
     known = clusters is not None and not (clusters.are_rows and clusters.kind in _FOUND)
