@@ -135,6 +135,7 @@ from bertlab.data.rows.lines import STANDARD_INPUT as STANDARD_INPUT
 from bertlab.data.rows.lines import input_name as input_name
 from bertlab.data.rows.lines import read_lines as read_lines
 from bertlab.data.rows.lines import words_of as words_of
+from bertlab.data.rows.tables import RowReading as RowReading
 from bertlab.data.rows.tables import parse_row_json as parse_row_json
 from bertlab.data.run_length import Amounts as Amounts
 from bertlab.data.run_length import StepSizes as StepSizes

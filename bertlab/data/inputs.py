@@ -187,7 +187,7 @@ class InputRows(PredictedRows):
             )
             for number, reason in failed.items():
                 row = chunk[number]
-                self._waiting[start + number] = UnreadableRow({}, row.where, row.row, reason)
+                self._waiting[start + number] = UnreadableRow({}, row.where, row.row, reason=reason)
             self.cut += len(np.unique(encoded.row_numbers[encoded.truncated > 0]))
             # from the chunk's numbers to the input's
             self._encoded |= set((start + encoded.row_numbers).tolist())

@@ -49,6 +49,7 @@ class RowReading:
         accepts_doubtful: rows are taken as they are, also where that can hardly be meant.
         errors: what a corpus does about bytes that are not UTF-8; None for labelled rows.
         keeps_unreadable: rows that cannot be read are there as :class:`Unreadable`.
+        cluster: column that says which labelled rows belong together.
     """
 
     delimiter: str | None = None
@@ -59,6 +60,7 @@ class RowReading:
     accepts_doubtful: bool = False
     errors: Errors | None = None
     keeps_unreadable: bool = False
+    cluster: str | None = None
 
 
 PLAIN = RowReading()

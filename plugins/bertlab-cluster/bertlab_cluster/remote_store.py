@@ -32,6 +32,7 @@ from bertlab.extend import (
     checked_fields,
     damaged,
     default_cache_dir,
+    make_folder,
     parse_json,
     replacing,
     sha256_of,

@@ -101,6 +101,9 @@ class EvaluationResult:
         groups: for each kind of group, such as ``phenomenon``, the group of each of the N rows. The
             framework makes a table of means and intervals of each kind.
         details: further values of each of the N rows by name, written beside its score.
+        clusters: of each of the N rows, which others it is not independent of, as ``KIND:ID``:
+            ``document:12``. Intervals and tests are then over clusters. Empty if it is not known;
+            what the user's ``cluster`` says goes before.
         grids: further scores that are no means over rows: layers × tasks.
         pages: HTML pages by file name, each of which needs no other file.
         notes: what happened, a line each: how many rows were not scored and why.
@@ -110,6 +113,7 @@ class EvaluationResult:
     scores: FloatArray
     groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
     details: Mapping[str, Sequence[float | int | str]] = field(default_factory=dict)
+    clusters: Sequence[str] = ()
     grids: Sequence[ScoreGrid] = ()
     pages: Mapping[str, str] = field(default_factory=dict)
     notes: Sequence[str] = ()

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from bertlab.extend import (
     MANIFEST_FILE,
     RESULTS_FILE,
     Results,
+    RowReading,
     check_nothing_leads_out,
     ending_format,
     explain_failed_write,
@@ -63,10 +65,13 @@ def read_entry_rows(entry: EvaluationEntry) -> list[Example]:
         if not locations:
             raise DataError(f"{entry.data}: a folder without files of rows (.jsonl, .tsv, .csv, …)")
     wanted, split = entry.evaluation.columns, entry.split
+    reading = RowReading(cluster=entry.cluster)
     return [
         row
         for location in locations
-        for row in read_rows(location, split, entry.columns, entry.format, wanted).rows
+        for row in read_rows(
+            location, split, entry.columns, entry.format, wanted, reading=reading
+        ).rows
     ]
 
 
@@ -84,6 +89,9 @@ def evaluate(
     with torch.no_grad(), torch.random.fork_rng():
         result = entry.evaluation.evaluate(model, rows)
     _check(result, entry, len(rows))
+    named = [row.cluster for row in rows]
+    if any(named) and (entry.cluster is not None or not result.clusters):
+        result = replace(result, clusters=named)
     if np.isnan(result.scores).all():
         notes = "; ".join(result.notes)
         raise DataError(f"{entry.data}: none of {len(rows)} rows could be scored: {notes}")
@@ -99,6 +107,7 @@ def _check(result: EvaluationResult, entry: EvaluationEntry, rows: int) -> None:
             f"expected {metric!r} among them, which it declares as monitor"
         )
     lengths = {"scores": len(result.scores)}
+    lengths |= {"clusters": len(result.clusters)} if result.clusters else {}
     lengths |= {f"groups[{name!r}]": len(each) for name, each in result.groups.items()}
     lengths |= {f"details[{name!r}]": len(each) for name, each in result.details.items()}
     for name, length in lengths.items():

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from bertlab import IntArray, LanguageModel, check_at_least, text_ids, text_sequences
 from bertlab.api import Column, CounterRNG, EvaluationError, Example, PackedSequences
+from bertlab_evaluations.clusters import FEW
 from bertlab_evaluations.contract import EvaluatedModel, Evaluation, EvaluationResult, FloatArray
 from bertlab_evaluations.row_influence import ratio_scores
 
@@ -100,8 +101,28 @@ class HeldOutLoss(Evaluation):
             },
             scores=ratio_scores(losses, counts),
             details={"predictions": counts.astype(int).tolist()},
+            clusters=_documents(rows),
             notes=[f"{int(counts.sum()):,} predictions in {len(windows):,} windows"],
         )
+
+
+def _documents(rows: Sequence[Example]) -> list[str]:
+    """Return the document of each row, if all are lines of text files whose empty lines part some.
+
+    A row is where its line is: of a.txt:1, a.txt:2 and a.txt:4 the last begins another document.
+    """
+    found: list[str] = []
+    before = ("", -1)
+    for row in rows:
+        name, _, line = row.where.rpartition(":")
+        if ".txt" not in name or not line.isdecimal():
+            return []
+        if (name, int(line) - 1) != before:
+            document = f"document:{row.where}"
+        found.append(document)
+        before = name, int(line)
+    # a gap or two is there by mistake; and where each line is alone, all lines are documents
+    return found if FEW <= len(set(found)) < len(found) else []
 
 
 def _windows(ids: Sequence[int], room: int) -> list[Sequence[int]]:

@@ -101,6 +101,8 @@ class MinimalPairs(Evaluation):
                 "good_tokens": lengths[pairs.good].tolist(),
                 "bad_tokens": lengths[pairs.bad].tolist(),
             },
+            # pairs of a paradigm are one template with other words
+            clusters=[f"paradigm:{name}" for name in groups["paradigm"]],
             notes=_notes(scores, pairs, model, rows),
         )
 

@@ -310,7 +310,8 @@ def test_the_command_writes_figures_rows_and_groups(tiny_run, tmp_path, capsys):
     assert [row["paradigm"] for row in rows] == ["x", "y"] * 2
     assert "blimp: 4 rows" in printed
     groups = (out / "blimp.groups.csv").read_text("utf-8").splitlines()
-    assert groups[0] == "kind,group,rows,mean,low,high"
+    assert groups[0] == "kind,group,rows,mean,low,high,clusters"
+    assert [row["cluster"] for row in rows] == ["paradigm:x", "paradigm:y"] * 2
     assert any(line.startswith("paradigm,x,2,") for line in groups)
     # the same again beside other figures
     assert main([*command[:-1], str(out), "--name", "again"]) == 0

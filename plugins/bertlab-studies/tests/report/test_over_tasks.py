@@ -14,7 +14,7 @@ from bertlab_studies.report.over_tasks import (
 )
 from bertlab_studies.report.render import html, latex, markdown
 from bertlab_studies.report.report import report_of
-from bertlab_studies.report.row_noise import row_variance
+from bertlab_studies.report.row_noise import row_noise
 from bertlab_studies.report.seed_noise import seed_noise
 from bertlab_studies.report.statistics import compare, contrast
 from bertlab_studies.study_scores import Cell, Measure, StudyScores, VariantScores
@@ -134,7 +134,7 @@ def test_variances_over_rows_of_tasks_add_up():
     assert found.error is not None
     assert found.row_share is not None
     parts = [
-        row_variance([study.cell(name, each).examples for name in "yx"], (-1, 1), paired=False)
+        row_noise([study.cell(name, each).examples for name in "yx"], (-1, 1), paired=False)
         for each in TASKS[:2]
     ]
     over_rows = sum(part[0] for part in parts if part is not None) / 9
@@ -195,8 +195,8 @@ def test_few_runs_have_no_interval():
     assert (found["x"].interquartile.low, found["x"].interquartile.high) == (None, None)
     assert (found["nothing"].interquartile, found["nothing"].improvement) == (None, None)
     text = markdown(report_of(study))
-    assert "| nothing | – | – | – | – | – | 0 |" in text
-    assert "| x | 80.43 | +1.3 | – | 80.43 | 0.75 | 1 |" in text
+    assert "| nothing | – | – | – | – | – | – | 0 |" in text
+    assert "| x | 80.43 | +1.3 | – | – | 80.43 | 0.75 | 1 |" in text
 
 
 def test_the_report_has_the_table_in_each_format():
