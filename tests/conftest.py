@@ -3,6 +3,7 @@
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # test workers share the cores; spinning threads wait
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read once, at an import
 
 import gc
 import importlib.util
@@ -23,7 +24,7 @@ from bertlab.plugins import hooks, index
 from bertlab.training.cli import BertlabCLI
 from bertlab.training.results import read_curves
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
+gc.disable()  # until all is imported and collected, which stays: seconds of each worker
 # the same examples in every run; `pytest --hypothesis-profile default` draws new ones
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("repeatable")
@@ -205,9 +206,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Let the garbage collector pass over modules and tests, which stay: half a second each time."""
-    gc.collect()
+    """Let the garbage collector pass over modules and tests, which stay: 0.5 s each time."""
     gc.freeze()
+    gc.enable()
 
 
 def pytest_sessionfinish() -> None:
