@@ -50,7 +50,7 @@ def test_names_of_other_programs_stand_for_keys_that_exist() -> None:
     ],
 )
 def test_what_is_meant(given: list[str], meant: str, tiny_config: Path, bertlab: Command) -> None:
-    code, _, error = bertlab("fit", "--config", tiny_config, *given)
+    code, _, error = bertlab("fit", tiny_config, *given)
     assert code == 2
     assert meant in error
 
