@@ -102,7 +102,8 @@ def draw_runs(sides: Sequence[FloatArray], draws: int, seed: int = 0) -> list[Fl
     """
     rng = np.random.RandomState(seed)
     if len({side.shape for side in sides}) == 1:  # all at once: the same numbers, as they come
-        chosen = rng.choice(len(sides[0]), (draws, len(sides), *sides[0].shape)).swapaxes(0, 1)
+        drawn = rng.choice(len(sides[0]), (draws, len(sides), *sides[0].shape))
+        chosen = [*drawn.swapaxes(0, 1)]
     else:
         apart = [[rng.choice(len(side), side.shape) for side in sides] for _ in range(draws)]
         chosen = [np.array(rows) for rows in zip(*apart, strict=True)]
