@@ -58,7 +58,6 @@ _RUN_KEYS = ("run_dir", "keep_predictions")
 _NOT_RECORDED = (*_RUN_KEYS, "ckpt_path", "config", "output", "output_format", "top_k", "head")
 _LATER_DATA = ("text", "text_pair", "delimiter", "quote", "empty", "objectives")
 _LATER_TEXT = ("input",)
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml is ten times as fast
 _CLASS = re.compile(r"'class_path': '([\w.]+)'")
 _JSONARGPARSE = Path(jsonargparse.__file__).parent
 _FIT_ONLY = (
@@ -311,7 +310,7 @@ def whole_config(parser: LightningArgumentParser, values: Namespace, request: Re
         text = parser.dump(values, skip_unset=False, skip_validation=True)
     except Exception as error:  # of arguments of a class that are none, such as a Timer's
         raise ConfigError(f"trainer: the arguments of a class are wrong: {told(error)}") from error
-    content: Config = yaml.load(text, _LOADER)  # noqa: S506  safe, either one
+    content: Config = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
     model, data = content["model"], content["data"]
     model["optimizer"] = _plain_optimizer(model["optimizer"], request)
     if request.objectives or not request.fine_tunes:
