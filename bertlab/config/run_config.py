@@ -310,7 +310,7 @@ def whole_config(parser: LightningArgumentParser, values: Namespace, request: Re
         text = parser.dump(values, skip_unset=False, skip_validation=True)
     except Exception as error:  # of arguments of a class that are none, such as a Timer's
         raise ConfigError(f"trainer: the arguments of a class are wrong: {told(error)}") from error
-    content: Config = yaml.safe_load(text)
+    content: Config = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
     model, data = content["model"], content["data"]
     model["optimizer"] = _plain_optimizer(model["optimizer"], request)
     if request.objectives or not request.fine_tunes:

@@ -81,7 +81,7 @@ def sequences(store: TokenStore, epoch: int) -> list[list[int]]:
     sampler = load_sampler("segment_pairs")(
         store, TOKENIZER, np.arange(200), 32, 0.1, CounterRNG(1, "sampler")
     )
-    indices = np.arange(len(sampler))
+    indices = np.arange(len(sampler))[:64]  # of many shards: their order is drawn
     found = []
     for start in range(0, len(indices), 16):
         part = indices[start : start + 16]

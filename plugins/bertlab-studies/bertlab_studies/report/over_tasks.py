@@ -105,10 +105,15 @@ def draw_runs(sides: Sequence[FloatArray], draws: int, seed: int = 0) -> list[Fl
         ``(draws, runs, tasks)`` of each side.
     """
     rng = np.random.RandomState(seed)
-    chosen = [[rng.choice(len(side), side.shape) for side in sides] for _ in range(draws)]
+    if len({side.shape for side in sides}) == 1:  # all at once: the same numbers, as they come
+        drawn = rng.choice(len(sides[0]), (draws, len(sides), *sides[0].shape))
+        chosen = [*drawn.swapaxes(0, 1)]
+    else:
+        apart = [[rng.choice(len(side), side.shape) for side in sides] for _ in range(draws)]
+        chosen = [np.array(rows) for rows in zip(*apart, strict=True)]
     return [
-        np.take_along_axis(side[None], np.array(rows), axis=1)
-        for side, rows in zip(sides, zip(*chosen, strict=True), strict=True)
+        np.take_along_axis(side[None], rows, axis=1)
+        for side, rows in zip(sides, chosen, strict=True)
     ]
 
 

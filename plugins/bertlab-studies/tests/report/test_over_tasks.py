@@ -92,15 +92,16 @@ def test_figures_are_those_of_scipy(sides):
     assert probability + probability_of_improvement(y, x) == pytest.approx(1)
 
 
-def test_draws_are_those_of_a_loop():
+@pytest.mark.parametrize("sides", [(X, Y), (X[: len(Y)], Y)], ids=["apart", "at once"])
+def test_draws_are_those_of_a_loop(sides):
     rng = np.random.RandomState(4)
     expected: list[list[np.ndarray]] = [[], []]
     for _ in range(7):
-        for place, side in enumerate((X, Y)):
+        for place, side in enumerate(sides):
             chosen = rng.choice(len(side), side.shape)  # runs of each task apart
             drawn = [[side[chosen[r, t], t] for t in range(3)] for r in range(len(side))]
             expected[place].append(np.array(drawn))
-    found = draw_runs([X, Y], draws=7, seed=4)
+    found = draw_runs(sides, draws=7, seed=4)
     assert [each.tolist() for each in found] == [np.array(each).tolist() for each in expected]
 
 
