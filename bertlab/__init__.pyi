@@ -71,7 +71,6 @@ from bertlab.objectives.classification import MajorityAccuracy as MajorityAccura
 from bertlab.objectives.classification import NextSentencePrediction as NextSentencePrediction
 from bertlab.objectives.classification import classification_loss as classification_loss
 from bertlab.objectives.language_model import CausalLM as CausalLM
-from bertlab.objectives.language_model import LanguageModel as LanguageModel
 from bertlab.objectives.language_model import TokenPrediction as TokenPrediction
 from bertlab.objectives.language_model import language_model as language_model
 from bertlab.objectives.language_model import text_sequences as text_sequences

@@ -170,14 +170,7 @@ def parse_request(
 
 
 def resolve_request(request: Request) -> Config:
-    """Return the plain config that ``bertlab fit`` would run.
-
-    Sizes that ``model.init_from`` brings are not in it, so it is best left out.
-    ``seed_everything`` stays true where no seed is given.
-
-    Raises:
-        ConfigError: as ``bertlab fit`` would.
-    """
+    """Return the plain config that ``fit`` would run, without sizes that ``init_from`` brings."""
     parser = build_parser("fit", request)
     return _plain(parser, parse_values(parser, request), request)
 

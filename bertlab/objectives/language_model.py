@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 import numpy as np
 import torch
@@ -266,33 +266,9 @@ class CausalLM(TokenPrediction):
         return [{"next": best} for best in self.most_probable(output.tokens[starts + last])]
 
 
-@runtime_checkable
-class LanguageModel(Protocol):
-    """A task that gives probabilities of ids: what evaluations, the demo and ONNX files ask for.
-
-    :class:`TokenPrediction` is one, and any objective with these methods and fields
-    ``NAME_positions`` and ``NAME_labels``, whose loss is the sum of the negative
-    ``log_probabilities`` of the labels, by the states at the positions.
-    """
-
-    name: str
-
-    def prepare(self, sequences: PackedSequences, rng: CounterRNG, training: bool) -> int:
-        """Write what is predicted into a batch; return how much."""
-
-    def loss(self, output: EncoderOutput, batch: PackedBatch) -> TaskLoss:
-        """Return cross-entropy in nats, summed over the K positions."""
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        """Return ``(K, V)`` float32 scores of the vocabulary for ``(K, H)`` hidden states."""
-
-    def log_probabilities(self, hidden: Tensor, labels: Tensor) -> Tensor:
-        """Return the ``(K,)`` float32 log-probabilities of ids that hidden states predict."""
-
-
 def language_model(
     source: str, encoder: Encoder, tokenizer: "Tokenizer", tasks: Mapping[str, object]
-) -> tuple[LanguageModel, int]:
+) -> tuple[TokenPrediction, int]:
     """Return the language model of a model, and from which state it predicts a token.
 
     That is measured, as another state was not trained for it: it may be the one at the token, as of
@@ -303,19 +279,20 @@ def language_model(
         source: where the model is from, for messages.
         encoder: of the model.
         tokenizer: of the model.
-        tasks: of the model, by name; the first language model counts.
+        tasks: of the model, by name; the first with :meth:`TokenPrediction.log_probabilities`
+            counts, of that class or another.
 
     Raises:
         EvaluationError: there is no language model, or none that can be read.
     """
-    named = {name: each for name, each in tasks.items() if isinstance(each, LanguageModel)}
+    named = {name: each for name, each in tasks.items() if hasattr(each, "log_probabilities")}
     if not named:
         found = ", ".join(tasks) or "an encoder alone"
         raise EvaluationError(
             f"{source}: found {found}, expected a language model (mlm or clm); "
             "evaluate the pre-training that it comes from"
         )
-    name, task = next(iter(named.items()))
+    name, task = cast("tuple[str, TokenPrediction]", next(iter(named.items())))
     ids, room = TokenClasses.of(tokenizer).ordinary_ids, min(32, encoder.max_position_embeddings)
     # no word stands twice in a text: of 100 words [0 … 29], [25 … 54], [50 … 79], [75 … 99, 0 … 4]
     texts = [np.roll(ids, -len(ids) * number // 4)[: room - 2].tolist() for number in range(4)]
@@ -347,8 +324,7 @@ def language_model(
         if (before[(positions - offset) % len(before)] == labels).all():
             return task, offset
     raise EvaluationError(
-        f"{source}: objective {name}: predicts a token from the state neither at it nor before it, "
-        "expected one of these"
+        f"{source}: objective {name} predicts from far away, expected a neighbour"
     )
 
 

@@ -55,10 +55,8 @@ from bertlab.tokenizer.kinds import TRAINING_VERSION, WordPiece, train_tokenizer
 
 logger = logging.getLogger(__name__)
 
-OrderedMap = Callable[
-    [Callable[[], Iterable[Any]], Callable[[Any], Any]], Generator[Any, None, None]
-]
-"""Calls a function for each batch that a function reads, somewhere; yields results in order."""
+# calls the second for each batch that the first reads, somewhere; yields results in order
+OrderedMap = Callable[[Callable[[], Iterable[Any]], Callable[[Any], Any]], Generator[Any]]
 
 _BATCH_CHARACTERS = 2**20  # at a time to a worker
 _BATCH_DOCUMENTS = 4096  # or so many, where they are short

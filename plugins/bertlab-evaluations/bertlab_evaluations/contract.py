@@ -12,7 +12,7 @@ import torch
 from rich.console import Console
 from rich.progress import track
 
-from bertlab import LanguageModel, language_model
+from bertlab import TokenPrediction, language_model
 from bertlab.api import Column, Encoder, Example, Task, Tokenizer
 
 FloatArray = npt.NDArray[np.float64]
@@ -54,7 +54,7 @@ class EvaluatedModel:
         return track(batches, "evaluating", console=console, transient=True, disable=silent)
 
     @cached_property
-    def language_model(self) -> tuple[LanguageModel, int]:
+    def language_model(self) -> tuple[TokenPrediction, int]:
         """The language model, and where the state stands from which it predicts a token.
 
         0: at the token, which is masked; -1: before it; as :func:`bertlab.language_model` finds.

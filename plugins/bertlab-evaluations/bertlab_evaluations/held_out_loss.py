@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bertlab import IntArray, LanguageModel, check_at_least, text_ids, text_sequences
+from bertlab import IntArray, TokenPrediction, check_at_least, text_ids, text_sequences
 from bertlab.api import Column, CounterRNG, EvaluationError, Example, PackedSequences
 from bertlab_evaluations.clusters import FEW
 from bertlab_evaluations.contract import EvaluatedModel, Evaluation, EvaluationResult, FloatArray
@@ -139,7 +139,7 @@ def _name(ids: Sequence[int]) -> int:
 
 
 def _predictions(
-    model: EvaluatedModel, objective: LanguageModel, sequences: PackedSequences
+    model: EvaluatedModel, objective: TokenPrediction, sequences: PackedSequences
 ) -> tuple[IntArray, FloatArray, FloatArray]:
     """Return window, loss, and 1 if it is right, of K predictions, each ``(K,)``."""
     objective.prepare(sequences, CounterRNG(0, "held_out_loss"), training=False)

@@ -20,7 +20,6 @@ from bertlab import (
     CheckpointError,
     CommandError,
     EvaluationError,
-    LanguageModel,
     NextSentencePrediction,
     Pretrained,
     language_model,
@@ -58,7 +57,7 @@ class _Outputs(nn.Module):
         if names == ["logits", "logits"]:  # as BertForPreTraining
             names = [
                 "prediction_logits"
-                if isinstance(task, LanguageModel)
+                if hasattr(task, "log_probabilities")
                 else "seq_relationship_logits"
                 for task in self.tasks.values()
             ]
@@ -89,7 +88,7 @@ def _output_names(task: Any) -> list[str]:  # noqa: ANN401
 
 def _logits(task: Any, states: Tensor, pooled: Tensor) -> list[Tensor]:  # noqa: ANN401
     """Return what a task says of ``(B, S, H)`` states and the ``(B, H)`` pooled output."""
-    if isinstance(task, LanguageModel):
+    if hasattr(task, "log_probabilities"):
         # (B, S, H) -> (B * S, V) -> (B, S, V)
         return [task.logits(states.flatten(0, 1)).view(*states.shape[:2], -1)]
     if isinstance(task, NextSentencePrediction):
