@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor
 from torch.optim import Optimizer
 
-from bertlab.errors import CheckpointError, DamagedCheckpointError, mistake_in, told
+from bertlab.errors import CheckpointError, ConfigError, DamagedCheckpointError, mistake_in, told
 
 
 def kinds_of_training_state(content: Mapping[str, Any]) -> dict[str, bool]:
@@ -75,9 +75,10 @@ def refusing_config(source: str, made: str) -> Iterator[None]:
     except Exception as error:
         from bertlab.plugins.strangers import mistake_of_others  # noqa: PLC0415  for errors only
 
-        if mistake_in(error) is not None or mistake_of_others(error) is not None:
+        known = mistake_in(error) is not None or mistake_of_others(error) is not None
+        if known and not isinstance(error, ConfigError):  # which names the key, not the file
             raise
-        words = f"{source}: no {made} can be made of its config: {told(error)}"
+        words = f"{source}: no {made} can be made of its config: {error if known else told(error)}"
         raise CheckpointError(words) from error
 
 
