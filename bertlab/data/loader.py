@@ -6,10 +6,11 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import asdict, dataclass
 from types import FrameType
-from typing import Protocol
+from typing import Protocol, cast
 
 import numpy as np
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import Dataset, Sampler
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from bertlab.api.batch import IntArray, PackedBatch, PackedSequences, TokenLabels
 from bertlab.api.rng import CounterRNG
@@ -21,8 +22,6 @@ from bertlab.errors import CorpusError, LostProcessError
 from bertlab.files import explain_vanished_folder, write_json
 from bertlab.objectives.changing import ChangingNumber, whole_at
 from bertlab.objectives.masking import MaskingRecipe, TokenClasses, dynamic_draws, mask_tokens
-
-_SECONDS_TO_SAVE = 30
 
 FinishBatch = Callable[[PackedBatch], PackedBatch]
 
@@ -223,7 +222,7 @@ def _sigterm_held() -> Iterator[None]:
 
 def _die_later(number: int, frame: FrameType | None) -> None:
     del number, frame
-    signal.alarm(_SECONDS_TO_SAVE)  # ends the process, as nothing handles SIGALRM
+    signal.alarm(30)  # seconds to save; then the process ends, as nothing handles SIGALRM
 
 
 class StepLoader:
@@ -236,16 +235,17 @@ class StepLoader:
     def __iter__(self) -> Iterator[PackedBatch]:
         with _sigterm_held():
             steps = iter(self.loader)  # starts the workers
-        batches = self._next(steps)
-        while batches is not None:
-            # Who reads no further than the last batch would leave workers waiting: they end here.
-            following = self._next(steps) if self._workers else None
-            yield from batches
-            batches = following if self._workers else self._next(steps)
-
-    @property
-    def _workers(self) -> int:
-        return self.loader.num_workers if isinstance(self.loader, DataLoader) else 0
+        workers = isinstance(steps, _MultiProcessingDataLoaderIter)
+        try:
+            batches = self._next(steps)
+            while batches is not None:
+                # who stops at the last batch leaves no workers waiting: they end here
+                following = self._next(steps) if workers else None
+                yield from batches
+                batches = following if workers else self._next(steps)
+        finally:  # an error holds on to them; a collector closes their pipes first and waits 10 s
+            if isinstance(steps, _MultiProcessingDataLoaderIter):
+                steps._shutdown_workers()
 
     def _next(self, steps: Iterator[list[PackedBatch]]) -> list[PackedBatch] | None:
         """Return the next step's micro-batches, None at the end."""
@@ -253,15 +253,14 @@ class StepLoader:
             return next(steps, None)
         # a worker went while it handed over a batch; at another moment PyTorch says so itself
         except (ConnectionError, EOFError) as error:
-            if not self._workers or "in DataLoader worker process" in str(error):  # raised in there
-                raise
             said = str(error) or "its pipe is closed"
+            raised_there = "in DataLoader worker process" in said
+            if raised_there or not isinstance(steps, _MultiProcessingDataLoaderIter):
+                raise
             raise LostProcessError(f"a data worker is gone ({said})") from error
 
     def __len__(self) -> int:
-        if not isinstance(self.loader, Sized):
-            raise TypeError("how many batches there are is not known before")
-        return len(self.loader) * self.batches_per_step
+        return len(cast("Sized", self.loader)) * self.batches_per_step
 
     def state_dict(self) -> dict[str, int]:
         """Return nothing: the place in the stream follows from the number of optimiser steps."""

@@ -1,6 +1,7 @@
 """Training that loses a process: what is said, and that the run goes on from its checkpoint."""
 
 import contextlib
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -84,20 +85,27 @@ class Raising(Dataset[list[PackedBatch]]):
         return 1
 
 
-class CutOff(DataLoader[list[PackedBatch]]):
-    """Fails in the process that reads, as where the worker goes while it hands over a batch."""
-
-    def __iter__(self) -> Iterator[list[PackedBatch]]:  # type: ignore[override]
-        yield self.dataset[0]
-
-
 @pytest.mark.parametrize("error", [ConnectionResetError(104, "reset by peer"), EOFError()])
-def test_a_worker_that_goes_while_it_hands_over_is_lost(error: Exception) -> None:
-    rows = Raising(error)
-    with pytest.raises(LostProcessError, match="a data worker is gone"):
-        list(StepLoader(CutOff(rows, batch_size=None, num_workers=1), 1))
-    with pytest.raises(type(error)):
-        list(StepLoader(CutOff(rows, batch_size=None, num_workers=0), 1))
+def test_a_worker_that_goes_while_it_hands_over_is_lost(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cut_off(self: object) -> None:
+        raise error
+
+    for workers, raised in ((1, LostProcessError), (0, type(error))):
+        loader = DataLoader(Steps(), batch_size=None, num_workers=workers)
+        monkeypatch.setattr("torch.utils.data.dataloader._BaseDataLoaderIter.__next__", cut_off)
+        with pytest.raises(raised, match="a data worker is gone" if workers else None):
+            list(StepLoader(loader, 1))
+
+
+def test_workers_end_with_what_one_of_them_raises() -> None:
+    """They would wait for a collector, and it for them: ten seconds."""
+    others = set(multiprocessing.active_children())
+    loader = DataLoader(Raising(ValueError()), batch_size=None, num_workers=2)
+    with pytest.raises(ValueError):  # noqa: PT011 - of the worker
+        list(StepLoader(loader, 1))
+    assert not set(multiprocessing.active_children()) - others
 
 
 def test_what_a_worker_itself_raises_is_not_its_loss() -> None:
