@@ -56,7 +56,7 @@ def test_a_port_that_is_not_rays_is_said_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("ray")
-    monkeypatch.setattr("bertlab_cluster.ray._CHECK", 5.0)
+    monkeypatch.setattr("bertlab_cluster.ray._CHECK", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         with pytest.raises(ConfigError, match="what answers there is not Ray"):

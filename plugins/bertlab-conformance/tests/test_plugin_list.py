@@ -123,7 +123,7 @@ def test_hostile_imports_hurt_only_who_names_them(
 ) -> None:
     targets = {name: f"hostile_{name}:Good" for name in HOSTILE}
     modules = {f"hostile_{name}": code for name, (code, _) in HOSTILE.items()}
-    groups = {"bertlab.objectives": targets, "bertlab.hooks": {"still": "hostile_loops"}}
+    groups = {"bertlab.objectives": targets, "bertlab.hooks": {"still": "hostile_dies"}}
     install(tmp_path, "hostile", groups, modules)
     install(tmp_path, "odd", {"bertlab.contract": {"contract": "v" + "9" * 5000}}, {})
     monkeypatch.syspath_prepend(tmp_path)
@@ -145,7 +145,7 @@ def test_hostile_imports_hurt_only_who_names_them(
         (line,) = [each for each in printed.splitlines() if f"(hostile_{name}:Good)" in each]
         assert line.startswith("broken" if words else "ok"), line
         assert words in line
-    assert "broken hooks 'still' of hostile 1.0 (hostile_loops): its import takes" in printed
+    assert "broken hooks 'still' of hostile 1.0 (hostile_dies): its import ends the process" in printed
     assert "ok     objective 'mlm' of bertlab" in printed
 
 
