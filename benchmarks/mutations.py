@@ -15,6 +15,8 @@ import argparse
 import ast
 import os
 import random
+import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -23,6 +25,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+LIMIT = 3600  # seconds for the tests of one fault
 ROOT = Path(__file__).resolve().parents[1]
 # texts and tables of names, whose numbers and branches are of words
 NOT_COMPUTED = ("bertlab/errors/", "bertlab/extend.pyi")
@@ -124,8 +127,8 @@ def draw_faults(count: int, seed: int) -> list[Fault]:
     return [draw.choice(by_kind[kinds[number % len(kinds)]]) for number in range(count)]
 
 
-def is_found(fault: Fault, tests: list[str]) -> bool:
-    """Return whether a fast test fails with a fault."""
+def finds(fault: Fault, tests: list[str]) -> str | None:
+    """Return which fast test fails first with a fault, None where all pass."""
     with tempfile.TemporaryDirectory() as folder:
         text = AT_IMPORT.format(
             path=str(fault.path), before=fault.before, after=fault.after, start=fault.start
@@ -133,15 +136,24 @@ def is_found(fault: Fault, tests: list[str]) -> bool:
         (Path(folder) / "sitecustomize.py").write_text(text)
         paths = filter(None, [folder, os.environ.get("PYTHONPATH")])
         command = [sys.executable, "-m", "pytest", "-qx", "-n2", "-p", "no:cacheprovider"]
-        done = subprocess.run(
+        with subprocess.Popen(
             [*command, "-m", "not slow", *tests],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"},
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            check=False,
-        )
-    return done.returncode != 0
+            start_new_session=True,
+            text=True,
+        ) as process:
+            try:
+                printed, _ = process.communicate(timeout=LIMIT)
+            except subprocess.TimeoutExpired:  # the fault made a loop endless
+                os.killpg(process.pid, signal.SIGKILL)
+                return f"not done after {LIMIT} s"
+    if process.returncode == 0:
+        return None
+    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", printed, re.MULTILINE)
+    return failed[1] if failed else f"exit code {process.returncode}"
 
 
 def main() -> int:
@@ -158,14 +170,12 @@ def main() -> int:
         began = time.monotonic()
         room = fault.path.relative_to(ROOT / "bertlab").parts[0]
         own = [f"tests/{room}"] if (ROOT / "tests" / room).is_dir() else []
-        seen = bool(own) and is_found(fault, own)
-        if not seen and not given.own_room:
-            seen = is_found(fault, [])
-        found += seen
-        print(
-            f"{'found' if seen else 'NOT FOUND'} {time.monotonic() - began:4.0f} s  {fault}",
-            flush=True,
-        )
+        seen = finds(fault, own) if own else None
+        if seen is None and not given.own_room:
+            seen = finds(fault, [])
+        found += seen is not None
+        state = "NOT FOUND" if seen is None else "found"
+        print(f"{state} {time.monotonic() - began:4.0f} s  {fault}  {seen or ''}", flush=True)
     print(f"{found} of {given.faults} faults found")
     return 0
 
