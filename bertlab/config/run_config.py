@@ -14,13 +14,10 @@ from typing import Any
 import jsonargparse
 import yaml
 from jsonargparse import ArgumentParser, Namespace
-from lightning.pytorch import Callback
-from lightning.pytorch.cli import LightningArgumentParser
 
 from bertlab.config.checkpoint_config import check_stored, check_users_own
 from bertlab.config.named_classes import ADVICE, check_importable, check_no_classes
 from bertlab.config.parse import explain_unknown_key, first_leaf, refusal, refuse_null, show
-from bertlab.config.parser import build_parser
 from bertlab.config.recorded import refuse_unknown
 from bertlab.config.request import (
     SEED_SECTION,
@@ -83,7 +80,7 @@ class RunConfig:
     request: Request
     values: Namespace
     plain: Config
-    parser: LightningArgumentParser
+    parser: ArgumentParser
 
     @property
     def seed(self) -> int:
@@ -114,6 +111,8 @@ class RunConfig:
 
     def trainer_arguments(self) -> dict[str, Any]:
         """Return the arguments of Lightning's Trainer; callbacks, loggers and plugins are made."""
+        from lightning.pytorch import Callback  # noqa: PLC0415  torch
+
         try:
             made: Namespace = self.parser.instantiate_classes(self.values)
         except Exception as error:  # whatever a class that a user names raises of its arguments
@@ -157,9 +156,11 @@ def parse_request(
     request: Request,
     command: str,
     resumed_seed: int | bool | None = None,
-    parser: LightningArgumentParser | None = None,
+    parser: ArgumentParser | None = None,
 ) -> RunConfig:
     """Return the config of a command."""
+    from bertlab.config.parser import build_parser  # noqa: PLC0415  torch
+
     parser = parser or build_parser(command, request)
     if request.helps:
         parser.print_help()
@@ -171,13 +172,13 @@ def parse_request(
 
 def resolve_request(request: Request) -> Config:
     """Return the plain config that ``fit`` would run, without sizes that ``init_from`` brings."""
+    from bertlab.config.parser import build_parser  # noqa: PLC0415  torch
+
     parser = build_parser("fit", request)
     return _plain(parser, parse_values(parser, request), request)
 
 
-def parse_values(
-    parser: LightningArgumentParser, request: Request, command: str = "fit"
-) -> Namespace:
+def parse_values(parser: ArgumentParser, request: Request, command: str = "fit") -> Namespace:
     """Parse all that was asked for, once."""
     known, unknown = keys_of(parser), {}
     top = names_below("", known)
@@ -266,7 +267,7 @@ def _check_keys(
     return checked
 
 
-def _check_not_brought(request: Request, parser: LightningArgumentParser, command: str) -> None:
+def _check_not_brought(request: Request, parser: ArgumentParser, command: str) -> None:
     """Say what a stored config asks for that only the user may; an error if a run needs it."""
     assert request.checkpoint is not None
     source = str(request.checkpoint)
@@ -286,7 +287,7 @@ def _check_not_brought(request: Request, parser: LightningArgumentParser, comman
     check_users_own(differing, request.checkpoint, command)
 
 
-def _plain(parser: LightningArgumentParser, values: Namespace, request: Request) -> Config:
+def _plain(parser: ArgumentParser, values: Namespace, request: Request) -> Config:
     """Return typed values as plain data, without what does not change the computation."""
     content = whole_config(parser, values, request)
     return {key: value for key, value in content.items() if _is_recorded(key)}
@@ -297,7 +298,7 @@ def _is_recorded(key: str) -> bool:
     return key not in _NOT_RECORDED and (said is None or key not in said.not_recorded)
 
 
-def whole_config(parser: LightningArgumentParser, values: Namespace, request: Request) -> Config:
+def whole_config(parser: ArgumentParser, values: Namespace, request: Request) -> Config:
     """Return typed values as plain data, with every plugin named."""
     try:
         text = parser.dump(values, skip_unset=False, skip_validation=True)

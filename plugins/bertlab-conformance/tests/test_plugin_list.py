@@ -145,7 +145,9 @@ def test_hostile_imports_hurt_only_who_names_them(
         (line,) = [each for each in printed.splitlines() if f"(hostile_{name}:Good)" in each]
         assert line.startswith("broken" if words else "ok"), line
         assert words in line
-    assert "broken hooks 'still' of hostile 1.0 (hostile_dies): its import ends the process" in printed
+    assert (
+        "broken hooks 'still' of hostile 1.0 (hostile_dies): its import ends the process" in printed
+    )
     assert "ok     objective 'mlm' of bertlab" in printed
 
 

@@ -1,0 +1,47 @@
+"""What bertlab-conformance adds to ``fit``: mistakes in its arguments are told at once."""
+
+from typing import TYPE_CHECKING
+
+from bertlab import FitKeys, hookimpl
+
+if TYPE_CHECKING:
+    from jsonargparse import Namespace
+    from lightning.pytorch import Callback
+    from lightning.pytorch.cli import LightningArgumentParser
+
+    from bertlab.extend import Opened, Request
+
+# of the command that runs: what it asks for, and the parser that was made last
+_asked: "list[Request]" = []
+_made: "list[LightningArgumentParser]" = []
+
+
+@hookimpl
+def bertlab_opens(command: str, request: "Request") -> "Opened | None":
+    """Refuse what the keys of an earlier run show to be wrong; leave the command to bertlab."""
+    from bertlab_conformance.known_keys import check_known_keys  # noqa: PLC0415  not for --help
+
+    _asked.clear()
+    _made.clear()
+    if command == "fit":
+        check_known_keys(request)
+        _asked.append(request)
+    return None
+
+
+@hookimpl
+def bertlab_fit_arguments(parser: "LightningArgumentParser") -> FitKeys:
+    """Add nothing; the parser has all keys when the run begins."""
+    _made[:] = [parser]
+    return FitKeys()
+
+
+@hookimpl
+def bertlab_callbacks(config: "Namespace") -> "list[Callback]":
+    """Keep the keys of the run that begins."""
+    from bertlab_conformance.known_keys import write_record  # noqa: PLC0415
+
+    del config
+    if _asked and _made:
+        write_record(_asked.pop(), _made.pop())
+    return []

@@ -1,0 +1,214 @@
+"""Mistakes in the arguments of ``fit``, told before PyTorch is imported.
+
+Which keys there are, and of what type, is known once the classes of all named plugins are imported,
+which takes seconds. A run therefore keeps the keys of its parser in the cache, and a later ``fit``
+of the same plugins compares its config with these first. What passes is parsed as ever.
+
+A record is used only where its plugins, the installed packages, and all files of bertlab and of
+plugins that the parser was made with are the same, so it refuses what the parser would.
+"""
+
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+from jsonargparse import ArgumentParser
+from jsonargparse.typing import (
+    ClosedUnitInterval,
+    NonNegativeFloat,
+    NonNegativeInt,
+    OpenUnitInterval,
+    PositiveFloat,
+    PositiveInt,
+)
+
+from bertlab import BertlabError
+from bertlab.extend import (
+    GROUPS,
+    Config,
+    Request,
+    default_cache_dir,
+    entry_points_of,
+    installed,
+    keys_of,
+    listed,
+    load_class,
+    make_folder,
+    name_of_hooks,
+    names_below,
+    parse_config,
+    read_json,
+    version_of,
+    write_json,
+)
+
+_LARGEST = 2**20  # bytes of a record
+_RANGES = (
+    *(PositiveInt, NonNegativeInt, PositiveFloat, NonNegativeFloat),
+    *(ClosedUnitInterval, OpenUnitInterval),
+)
+_PLAIN = {e.__name__: e for e in (bool, int, float, str, list, dict, NoneType, *_RANGES)}
+_ANY = "any"
+Form = Any  # a type as JSON: "int", ["list", "int"], ["union", "int", "NoneType"], "any"
+
+
+def check_known_keys(request: Request) -> None:
+    """Refuse what a run's parser would, if its record is there.
+
+    Raises:
+        BertlabError: an unknown plugin, an unknown key, or a value of another type.
+    """
+    for kind, names in _plugins(request).items():
+        for name in names:
+            if name not in installed(kind) and kind != "optimizer":  # those of torch.optim
+                load_class(kind, name, object)  # says which one may be meant
+    types = read_record(request)
+    if types is None:
+        return
+    parser = ArgumentParser(exit_on_error=False)
+    for key, form in types.items():
+        parser.add_argument(f"--{key}", type=_type(form), default=None)
+    typed = {key for key, form in types.items() if form != _ANY}
+    parse_config(parser, _without(request.values, set(types) - typed), request.where)
+
+
+def read_record(request: Request) -> dict[str, Form] | None:
+    """Return the type of each key as JSON, None where no valid record of these plugins is kept."""
+    if request.checkpoint or request.ckpt_path or (request.init_from and not request.encoder_named):
+        return None  # the plugins are named in there
+    try:
+        record = read_json(_path(request), _LARGEST)
+        if any(_state(Path(path)) != state for path, state in record["files"].items()):
+            return None
+        types: dict[str, Form] = dict(record["types"])
+        for form in types.values():
+            _type(form)
+    except (OSError, BertlabError, ValueError, TypeError, KeyError, AttributeError):
+        return None  # it is made again
+    return types
+
+
+def write_record(request: Request, parser: ArgumentParser) -> None:
+    """Keep the keys of a parser, unless it was made for other plugins; no error if it fails."""
+    if read_record(request) is not None or not _is_of(parser, request):
+        return
+    path = _path(request)
+    hints = {each.dest: getattr(each, "_typehint", None) or each.type for each in parser._actions}
+    known = keys_of(parser) - {"config"}
+    types = {key: _form(hints[key]) for key in sorted(known) if not names_below(key, known)}
+    files = {str(each): _state(each) for each in _files()}
+    try:
+        make_folder(path.parent)
+        write_json(path, {"files": files, "types": types})
+    except (OSError, BertlabError):
+        return
+
+
+def _path(request: Request) -> Path:
+    """Return where the keys of a request's plugins are kept."""
+    packages = [str(plugin) for kind in GROUPS for plugin in listed(kind)]
+    packages += [name_of_hooks(each) for each in _hooks()]
+    versions = [version_of(name) for name in ("jsonargparse", "lightning", "torch")]
+    said = repr((sys.version, versions, packages, _plugins(request)))
+    return default_cache_dir() / "keys" / f"{sha256(said.encode()).hexdigest()[:32]}.json"
+
+
+def _hooks() -> "list[EntryPoint]":
+    return [*entry_points_of("bertlab.hooks")]
+
+
+def _plugins(request: Request) -> dict[Any, list[str]]:
+    """Return the names of a request's plugins by kind."""
+    return {
+        "encoder": [request.encoder],
+        "objective": [*request.objectives],
+        "head": [*request.head_sections.values()],
+        "metric": [*request.metrics],
+        "optimizer": [request.optimizer],
+        "schedule": [request.schedule],
+        "tokenizer": [] if request.tokenizer is None else [request.tokenizer],
+    }
+
+
+def _is_of(parser: ArgumentParser, request: Request) -> bool:
+    """Whether a parser has the plugins of a request: its own run may have made another since."""
+    named = {
+        "model.encoder.name": request.encoder,
+        "model.optimizer.name": request.optimizer,
+        "model.optimizer.schedule.name": request.schedule,
+        **{f"{key}.name": head for key, head in request.head_sections.items()},
+    }
+    known = keys_of(parser)
+    if any(key not in known or parser.get_default(key) != name for key, name in named.items()):
+        return False
+    heads = {key for key in known if re.fullmatch(r"model\.head(s\.[^.]+)?\.name", key)}
+    same_heads = heads == {f"{key}.name" for key in request.head_sections}
+    # an objective without arguments has no key
+    objectives = {key.split(".")[2] for key in known if key.startswith("model.objectives.")}
+    return (
+        same_heads
+        and objectives <= set(request.objectives)
+        and ("data.corpus" in known) is not request.fine_tunes
+    )
+
+
+def _files() -> Iterator[Path]:
+    """Yield the files of all imported modules of bertlab and of packages with plugins."""
+    targets = [each.value for group in GROUPS.values() for each in entry_points_of(group)]
+    targets += [each.value for each in _hooks()]
+    tops = {"bertlab", *(target.partition(":")[0].partition(".")[0] for target in targets)}
+    for name, module in sorted(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if name.partition(".")[0] in tops and file is not None:
+            yield Path(file)
+
+
+def _state(path: Path) -> list[int]:
+    """Return time and size of a file; of one that is not there, none of a file."""
+    try:
+        found = path.stat()
+    except OSError:
+        return []
+    return [found.st_mtime_ns, found.st_size]
+
+
+def _without(content: Mapping[str, Any], keys: set[str], above: str = "") -> Config:
+    """Return a config without the values of some keys."""
+    kept: Config = {}
+    for name, value in content.items():
+        key = f"{above}{name}"
+        if key in keys:
+            continue
+        inner = isinstance(value, Mapping)
+        kept[name] = _without(value, keys, f"{key}.") if inner else value
+    return kept
+
+
+def _form(hint: Any) -> Form:  # noqa: ANN401  a type, or a form of one
+    """Return a type as JSON; ``any`` of one that names a class, or that is not known."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        plain = all(isinstance(each, str | int | float | None) for each in inner)
+        return ["literal", *inner] if plain else _ANY
+    if origin in (Union, UnionType, list):
+        forms = [_form(each) for each in inner]
+        name = "list" if origin is list else "union"
+        return _ANY if _ANY in forms else [name, *forms]
+    name = getattr(hint, "__name__", "")
+    return name if name and _PLAIN.get(name) is hint else _ANY
+
+
+def _type(form: Form) -> Any:  # noqa: ANN401  a type, or a form of one
+    """Return the type that :func:`_form` has written."""
+    if isinstance(form, str):
+        return Any if form == _ANY else _PLAIN[form]
+    name, *inner = form
+    if name == "literal":
+        return Literal[tuple(inner)]
+    found = [_type(each) for each in inner]
+    return list[found[0]] if name == "list" else Union[tuple(found)]  # type: ignore[valid-type]  # noqa: UP007

@@ -1,0 +1,127 @@
+"""The keys of an earlier run: mistakes are told as the parser tells them, before torch is there."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bertlab.config.merge import read_request
+from bertlab.config.parser import build_parser
+from bertlab.config.request import Request
+from bertlab.errors import BertlabError
+from bertlab_conformance import known_keys
+from bertlab_conformance.known_keys import check_known_keys, read_record, write_record
+from tests.conftest import Command
+
+MISTAKES = [
+    "--trainer.max_step=5",
+    "--trainer.max_steps=abc",
+    "--trainer.max_steps=null",
+    "--trainer.precision=15",
+    "--trainer.max_steps",
+    "--lr=3",
+    "--model.encoder.hidden_dropout_prob=[1]",
+    "--model.objectives.mlm.rat=0.1",
+    "--model.objectives.mlmm.rate=0.1",
+    "--data.source=x.csv",
+    "--seed_everything=abc",
+    "--model.encoder.name=berd",
+]
+TELLS = """
+import contextlib, io, sys
+from bertlab.cli.main import main
+for mistake in sys.argv[2:]:
+    with contextlib.redirect_stderr(io.StringIO()) as error:
+        code = main(["fit", "--config", sys.argv[1], mistake])
+    print(code, error.getvalue().strip())
+print("torch" in sys.modules)
+"""
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("BERTLAB_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "keys"
+
+
+def asked(*argv: str) -> Request:
+    return read_request([*argv])
+
+
+def test_mistakes_are_told_without_torch_in_the_parsers_words(
+    cache: Path,
+    tiny_config: Path,
+    bertlab: Command,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    expected = []
+    for mistake in MISTAKES:
+        code, _, error = bertlab("fit", "--config", tiny_config, mistake)
+        expected.append(f"{code} {error.strip()}")
+    assert not cache.exists()  # none of these has begun to train
+    monkeypatch.setattr("tests.conftest.are_ours", lambda _: False)  # builds its own parser
+    code, _, error = bertlab("fit", "--config", tiny_config, "--run_dir", tmp_path / "run")
+    assert code == 0, error
+    assert len(list(cache.iterdir())) == 1
+    # of the same modules: tests have imported others
+    write_record(asked("--config", str(tiny_config)), build_parser("fit", asked()))
+    done = subprocess.run(
+        [sys.executable, "-c", TELLS, str(tiny_config), *MISTAKES],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines() == [*expected, "False"]
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("--config", "quickstart"),
+        ("--config", "finetune/sst2"),
+        ("--model.head", "sentence_pair", "--data.train", "a.csv"),
+        ("--model.heads", "{a: single_sentence, b: sentence_pair}"),
+        ("--model.encoder.name", "modern", "--model.optimizer.name", "muon"),
+        ("--model.objectives", "[nsp]"),
+        ("--data.max_seq_length", "{from: 32, to: 64}", "--trainer.callbacks", "[Timer]"),
+        ("--trainer.logger", "[csv]", "--trainer.devices", "[0]", "--seeds", "3"),
+    ],
+)
+def test_what_the_parser_takes_is_taken(argv: tuple[str, ...], cache: Path) -> None:
+    request = asked(*argv)
+    assert read_record(request) is None
+    write_record(request, build_parser("fit", request))
+    assert read_record(request)
+    assert list(cache.iterdir())
+    check_known_keys(request)
+
+
+def test_a_record_of_other_files_or_plugins_is_none(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = asked("--trainer.max_step", "3")
+    parser = build_parser("fit", asked())
+    module = tmp_path / "module.py"
+    module.write_text("")
+    monkeypatch.setattr(known_keys, "_files", lambda: iter([module]))
+    write_record(asked("--model.head", "sentence_pair"), parser)
+    assert not cache.exists()  # the parser is not of this request
+    write_record(wrong, parser)
+    with pytest.raises(BertlabError, match="max_step: no such key; did you mean"):
+        check_known_keys(wrong)
+    module.write_text("changed = True")
+    check_known_keys(wrong)  # the full parser says it
+    write_record(wrong, parser)
+    (record,) = cache.iterdir()
+    for damaged in ("", "[]", "{}", '{"files": {}, "types": {"a": "os"}}', '{"files": 3}'):
+        record.write_text(damaged)
+        check_known_keys(wrong)
+
+
+def test_a_run_that_names_its_plugins_elsewhere_is_not_compared(cache: Path) -> None:
+    write_record(asked(), build_parser("fit", asked()))
+    assert list(cache.iterdir())
+    check_known_keys(asked("--ckpt_path", "last", "--model.head.x", "3"))
+    check_known_keys(asked("--model.init_from", "folder", "--model.encoder.x", "3"))
