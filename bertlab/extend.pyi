@@ -88,8 +88,8 @@ from bertlab.config.yaml_files import NoValue as NoValue
 from bertlab.config.yaml_files import differences as differences
 from bertlab.config.yaml_files import keys_of as keys_of
 from bertlab.config.yaml_files import load_yaml as load_yaml
-from bertlab.config.yaml_files import needs_value as needs_value
 from bertlab.config.yaml_files import names_below as names_below
+from bertlab.config.yaml_files import needs_value as needs_value
 from bertlab.config.yaml_files import nested as nested
 from bertlab.config.yaml_files import read_config as read_config
 from bertlab.config.yaml_files import split_arguments as split_arguments
