@@ -13,7 +13,8 @@ def main(command: str, argv: list[str]) -> int:
     given = parse_arguments(make_parser(command), argv)
     from bertlab import load  # noqa: PLC0415  torch, not for --help
     from bertlab_pages.demo.model_view import ModelView  # noqa: PLC0415
-    from bertlab_pages.demo.server import HOST, new_server  # noqa: PLC0415
+    from bertlab_pages.demo.server import new_server  # noqa: PLC0415
+    from bertlab_pages.local_server import HOST  # noqa: PLC0415
 
     with working(f"reading {Path(given.model).name}"):
         view = ModelView(load(given.model, given.head), given.model)

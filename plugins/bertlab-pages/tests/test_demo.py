@@ -16,9 +16,10 @@ import pytest
 
 from bertlab import load
 from bertlab.errors import CommandError, DataError
-from bertlab_pages.demo import server
+from bertlab_pages import local_server
 from bertlab_pages.demo.model_view import ModelView
-from bertlab_pages.demo.server import HOST, new_server
+from bertlab_pages.demo.server import new_server
+from bertlab_pages.local_server import HOST
 from tests.checkpoints.test_fine_tuned import POLARITY, TAGS, write_run
 from tests.conftest import Command
 
@@ -182,7 +183,7 @@ def test_idle_connections_stop_nobody(ask: Asking) -> None:
 def test_a_connection_that_sends_no_more_is_closed(
     ask: Asking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server._Handler, "timeout", 0.1)
+    monkeypatch.setattr(local_server._Handler, "timeout", 0.1)
     with socket.create_connection((HOST, ask.port), timeout=60) as connection:
         connection.sendall(b"GET / HT")
         assert connection.recv(1) == b""
