@@ -57,26 +57,33 @@ def complaints(page: str, folder: Path, wait: int = 0) -> list[str]:
         folder: to write to.
         wait: milliseconds after the page was loaded.
     """
-    browser = chromium()
     (folder / "page.html").write_text(page, "utf-8")
-    frames = "".join(
-        f'<iframe name="{width} {colour}" src="page.html" '
+    (folder / "frames.html").write_text(frames("page.html", wait), "utf-8")
+    with _served(folder) as address:
+        return measured(f"{address}/frames.html", folder)
+
+
+def frames(address: str, wait: int) -> str:
+    """Return a page that shows another of its own server in frames, and measures it."""
+    shown = "".join(
+        f'<iframe name="{width} {colour}" src="{address}" '
         f'style="border: 0; width: {width}px; height: 900px; color-scheme: {colour}"></iframe>'
         for width in WIDTHS
         for colour in ("light", "dark")
     )
     script = MEASURE.replace("WAIT", str(wait))
-    (folder / "frames.html").write_text(
-        f'<!doctype html><pre id="found"></pre>{frames}<script>{script}</script>', "utf-8"
-    )
-    with _served(folder) as address:
-        options = ["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]
-        options += [f"--user-data-dir={folder / 'profile'}", "--virtual-time-budget=4000"]
-        options += ["--disable-background-networking", "--no-first-run"]
-        done = subprocess.run(
-            [browser, *options, f"{address}/frames.html"],
-            capture_output=True, text=True, timeout=120, check=False,
-        )  # fmt: skip
+    return f'<!doctype html><pre id="found"></pre>{shown}<script>{script}</script>'
+
+
+def measured(address: str, folder: Path) -> list[str]:
+    """Return what the page of :func:`frames` has found; the browser's files go to a folder."""
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]
+    options += [f"--user-data-dir={folder / 'profile'}", "--virtual-time-budget=9000"]
+    options += ["--disable-background-networking", "--no-first-run"]
+    done = subprocess.run(
+        [chromium(), *options, address],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
     found = re.search(r'<pre id="found">(.*?)</pre>', done.stdout, re.DOTALL)
     assert found is not None, done.stderr[-2000:]
     assert found[1], done.stderr[-2000:]

@@ -12,7 +12,7 @@ from bertlab import CommandError
 from bertlab_pages.demo.model_view import ModelView
 from bertlab_pages.local_server import FRAMING, HEADERS, json_response, local_server
 
-_FILES = {"/": "page.html", "/page.js": "page.js", "/page.css": "page.css"}
+FILES = {"/": "page.html", "/page.js": "page.js", "/page.css": "page.css"}
 _TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css"}
 # what the page may load: its own files, and the page of attention maps, which has a policy itself
 _POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; frame-src "
@@ -21,13 +21,14 @@ _POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 
 def new_server(view: ModelView, port: int) -> BaseWSGIServer:
     """Return a server of the page of a model; arguments and errors as `local_server` has them."""
     computing = Lock()  # one request computes at a time; the others wait, and may be read meanwhile
-    return local_server(lambda request: _answer(view, request, computing), _FILES, port)
+    return local_server(lambda request: answer(view, request, computing), FILES, port)
 
 
-def _answer(view: ModelView, request: Request, computing: Lock) -> Response:
+def answer(view: ModelView, request: Request, computing: Lock) -> Response:
+    """Return a file of the page, or what the page asks of a model."""
     route = request.method, request.path
-    if request.method == "GET" and request.path in _FILES:
-        return _file(_FILES[request.path])
+    if request.method == "GET" and request.path in FILES:
+        return _file(FILES[request.path])
     if route == ("GET", "/model"):
         return json_response(view.describe())
     if route == ("GET", "/attention"):
@@ -35,9 +36,12 @@ def _answer(view: ModelView, request: Request, computing: Lock) -> Response:
         with computing:
             page = view.attention(texts)
         return Response(page, headers=HEADERS, content_type="text/html; charset=utf-8")
-    ask = {"/predict": view.predict, "/layers": view.layers if view.has_layers else None}.get(
-        request.path
-    )
+    asks = {
+        "/predict": view.predict,
+        "/layers": view.layers if view.has_layers else None,
+        "/compare": view.compare if view.compares else None,
+    }
+    ask = asks.get(request.path)
     # is_json: a form of another site cannot send that type
     if request.method == "POST" and ask is not None and request.is_json:
         texts = _texts(_read_json(request.get_data()))
