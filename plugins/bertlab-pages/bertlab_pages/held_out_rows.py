@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,14 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from bertlab.api import BertlabError, EncoderOutput, Example, Head, PackedBatch, TaskData
-from bertlab.extend import STUDY_ENVIRONMENT, BertModule, write_json
+from bertlab.extend import STUDY_ENVIRONMENT, BertModule, told, warn, write_json
 from bertlab_pages.diagnosis import diagnose
 from bertlab_pages.run_page import write_page
-from bertlab_pages.run_records import DIAGNOSIS, read_diagnosis
+from bertlab_pages.run_records import DIAGNOSIS, PAGE, read_diagnosis
 
 _SLOW_ROWS = 2_000  # of a head whose decoding is slow: with more, only the last step is looked at
 _MOST_ROWS = 50_000
+_SECONDS, _PART = 5.0, 0.25  # of an evaluation, that decoding for the page may take
 _INTERVAL = 30  # seconds from one page to the next, at least
 _SHARE = 100  # and so many times as long as the page took
 
@@ -47,6 +48,8 @@ class HeldOutRows(Callback):
         self._hook: Any = None
         self._before = 0.0  # seconds of earlier sessions
         self._has_page = False
+        self._given_up: set[str] = set()  # heads whose decoding fails, or takes too long
+        self._evaluating = self._decoding = 0.0  # begin of an evaluation, seconds of decoding in it
         self._started = time.monotonic()
         self._next_page = time.monotonic() + _INTERVAL
 
@@ -83,6 +86,7 @@ class HeldOutRows(Callback):
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Keep the states of each batch until it has been decoded."""
         self._parts, self._output = {}, None
+        self._evaluating, self._decoding = time.monotonic(), 0.0
         if isinstance(pl_module, BertModule) and pl_module.heads and trainer.is_global_zero:
 
             def keep(module: torch.nn.Module, given: object, output: EncoderOutput) -> None:
@@ -110,8 +114,17 @@ class HeldOutRows(Callback):
             first = next(place for place, each in enumerate(sets) if name in each.tasks)
             if first != dataloader_idx or not _is_looked_at(head, sets[first].examples, trainer):
                 continue
-            with torch.no_grad(), trainer.precision_plugin.forward_context():
+            if name in self._given_up:
+                continue
+            begun = time.monotonic()
+            with self._survived(name), torch.no_grad(), trainer.precision_plugin.forward_context():
                 found = head.decode(output, batch)
+            self._decoding += time.monotonic() - begun
+            if self._decoding > max(_SECONDS, _PART * (time.monotonic() - self._evaluating)):
+                self._given_up.add(name)  # such as a beam search: the page goes without
+            if name in self._given_up:
+                self._parts.pop(name, None)
+                continue
             rows, numbers = (batch.fields[key].tolist() for key in ("row", "sequence"))
             parts = self._parts.setdefault(name, {})
             for row, number, prediction in zip(rows, numbers, found, strict=True):
@@ -125,13 +138,12 @@ class HeldOutRows(Callback):
         sets = pl_module.evaluations.sets()
         for name, parts in self._parts.items():
             place = next(n for n, each in enumerate(sets) if name in each.tasks)
-            self.record["tasks"][name] = {
-                "step": trainer.global_step,
-                "all_rows": len(sets[place].examples),
-                **_diagnosis(
-                    pl_module.heads[name], sets[place].examples, parts, _encoded(trainer, place)
-                ),
-            }
+            with self._survived(name):
+                encoded = _encoded(trainer, place)
+                found = _diagnosis(pl_module.heads[name], sets[place].examples, parts, encoded)
+                rows = len(sets[place].examples)
+                step = trainer.global_step
+                self.record["tasks"][name] = {"step": step, "all_rows": rows, **found}
         self._parts = {}
         self._write()
         self._write_page(trainer)
@@ -142,8 +154,18 @@ class HeldOutRows(Callback):
         """Leave no hook behind, and no page that says that the run goes on."""
         self._remove_hook()
         if self._has_page:
-            self._write()
-            write_page(self.directory, "stopped")
+            with self._survived("the run so far"):
+                self._write()
+                write_page(self.directory, "stopped")
+
+    @contextlib.contextmanager
+    def _survived(self, name: str) -> Iterator[None]:
+        """Give a head up if the block fails: a run does not end for its page."""
+        try:
+            yield
+        except Exception as error:
+            self._given_up.add(name)
+            warn(f"{PAGE} goes without {name}: {told(error)}")
 
     def _remove_hook(self) -> None:
         if self._hook is not None:
@@ -159,9 +181,10 @@ class HeldOutRows(Callback):
         begun = time.monotonic()
         due = begun >= self._next_page and trainer.state.fn == "fit" and trainer.is_global_zero
         if due and STUDY_ENVIRONMENT not in os.environ and self.directory.is_dir():
-            self._write()
-            write_page(self.directory, "running")
-            self._has_page = True
+            with self._survived("the run so far"):
+                self._write()
+                write_page(self.directory, "running")
+                self._has_page = True
             taken = time.monotonic() - begun
             self._next_page = time.monotonic() + max(_INTERVAL, _SHARE * taken)
 

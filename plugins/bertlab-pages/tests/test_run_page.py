@@ -173,3 +173,24 @@ def test_rows_of_a_head_are_shown_with_what_predict_says(
     assert 1 - found["wrong"] / 4 == pytest.approx(results["single_sentence/accuracy"])
     assert found["worst"][0]["where"].startswith(str(rows_file))
     assert "task_name" not in (run / "config.yaml").read_text("utf-8")
+
+
+def test_a_head_whose_rows_cannot_be_shown_ends_no_run(
+    rows_file: Path,
+    tiny_run: Path,
+    tmp_path: Path,
+    bertlab: Command,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError("odd rows")
+
+    monkeypatch.setattr("bertlab_pages.held_out_rows.diagnose", fail)
+    code, _, error = bertlab(
+        *("fit", "--model.init_from", tiny_run, "--model.head", "single_sentence"),
+        *("--data.train", rows_file, "--data.max_seq_length", "32", "--data.batch_size", "8"),
+        *("--trainer.max_epochs", "1", "--trainer.accelerator", "cpu", "--run_dir", tmp_path / "r"),
+    )
+    assert code == 0
+    assert "run.html goes without single_sentence: ValueError: odd rows" in error
+    assert (tmp_path / "r" / "run.html").is_file()
