@@ -15,7 +15,7 @@ from bertlab.api.tokenizer import Tokenizer
 from bertlab.data.examples.encoded import EncodedExamples, encode_examples
 from bertlab.data.examples.source import UnreadableRow, stream_rows
 from bertlab.data.rows.lines import words_of
-from bertlab.errors import ConfigError
+from bertlab.errors import ConfigError, DataError
 
 PREDICT_BATCH = 64  # sequences
 _COLUMNS = (Column("text"), Column("text_pair", required=False))
@@ -178,15 +178,11 @@ class InputRows(PredictedRows):
             # without the truth, which may be any word that the model does not know
             texts = [_without(truth, row) for row in chunk]
             failed = {n: r.reason for n, r in enumerate(chunk) if isinstance(r, UnreadableRow)}
-            encoded = encode_examples(
-                self.head,
-                texts,
-                self.tokenizer,
-                self.max_seq_length,
-                failed if self.keeps_unreadable else None,
-            )
+            encoded = encode_examples(self.head, texts, self.tokenizer, self.max_seq_length, failed)
             for number, reason in failed.items():
                 row = chunk[number]
+                if not self.keeps_unreadable and not isinstance(row, UnreadableRow):
+                    raise DataError(reason)
                 self._waiting[start + number] = UnreadableRow({}, row.where, row.row, reason=reason)
             self.cut += len(np.unique(encoded.row_numbers[encoded.truncated > 0]))
             # from the chunk's numbers to the input's

@@ -68,7 +68,7 @@ _BRINGS = {
         "schedule cosine, schedule inverse_sqrt, schedule wsd, name data.AmountsInParts, "
         "name data.sampler_in_parts"
     ),
-    "bertlab-pages": "command demo, key push",
+    "bertlab-pages": "command demo, command watch, key push, key task_name",
     "bertlab-studies": (
         "command study, command ablate, executor local, key seeds, key against_scratch, "
         "key executor, name Executor, name OrderedMap, key stages, logger wandb, logger mlflow, "

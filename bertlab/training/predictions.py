@@ -15,7 +15,7 @@ from bertlab.api.batch import PackedBatch
 from bertlab.api.examples import Example
 from bertlab.api.format import NamedFormat, Submission
 from bertlab.api.task import Head
-from bertlab.data.examples.source import UnreadableRow
+from bertlab.data.examples.source import LEFT_OUT, UnreadableRow
 from bertlab.data.module import TaskData
 from bertlab.data.rows.lines import SPREADSHEETS
 from bertlab.errors import ConfigError, DataError, OutputError, nearest, warn
@@ -62,13 +62,13 @@ class JsonLines:
 
 
 def _open_rows(output: Path | None, form: str) -> "PredictionFile | None":
-    """Return what writes rows in a form: JSON lines, or what a package has; None if none has."""
+    """Return what writes rows in a form, of a package or JSON lines; None if none has it."""
     found: PredictionFile | None = None
     try:
-        if form == "jsonl":
-            return JsonLines(output)
         if output is not None:
             found = first_result("bertlab_prediction_file", path=output, form=form)
+        if found is None and form == "jsonl":
+            return JsonLines(output)
     except OutputError as error:
         raise OutputError(f"--output: {error}") from None
     return found
@@ -86,21 +86,17 @@ class RowFile:
     ) -> None:
         self.rows = self.predicted = 0
         self.file = file
+        self.prints = isinstance(file, JsonLines) and file.file is None  # to standard output
         self.truth = frozenset(truth)
         self.top_k = top_k
         self.mask = mask
-
-    @property
-    def prints(self) -> bool:
-        """Whether the rows go to standard output."""
-        return isinstance(self.file, JsonLines) and self.file.file is None
 
     def write(self, row: Example, prediction: Mapping[str, Any]) -> None:
         """Write a row."""
         self.rows += 1
         self.predicted += any(found not in ([], {}) for found in prediction.values())
         gold = {name: value for name, value in row.values.items() if name in self.truth}
-        made = {**_best(prediction, self.top_k), **({"gold": gold} if gold else {})}
+        made = {**_six_digits(_best(prediction, self.top_k)), **({"gold": gold} if gold else {})}
         given = row.row or {k: value for k, value in row.values.items() if k not in self.truth}
         made |= {"cluster": row.cluster} if row.cluster else {}
         # a column of the input that is called as one of the prediction's: score -> input_score
@@ -201,10 +197,12 @@ class PredictionWriter(Callback):
             row = rows.take(self.next_row)
             self.next_row += 1
             if isinstance(row, UnreadableRow):
-                if isinstance(self.sink, Submission):  # has no place for a reason
+                if row.reason != LEFT_OUT:
+                    self.unreadable.append(row.reason)
+                if not isinstance(self.sink, Submission):
+                    self.sink.write(row, {"error": row.reason})
+                elif row.reason != LEFT_OUT:  # it has no place for a reason
                     raise DataError(row.reason)
-                self.unreadable.append(row.reason)
-                self.sink.write(row, {"error": row.reason})
                 continue
             prediction = parts[0] if self.head is None else self.head.merge(row, parts)
             self.sink.write(row, prediction)
@@ -269,6 +267,14 @@ def _open_submission(form: str, output: str) -> Submission:
         place /= named.submission_file
     submission: Submission = named.submission(place, named)
     return submission
+
+
+def _six_digits(value: Any) -> Any:  # noqa: ANN401  JSON
+    if isinstance(value, dict):
+        return {key: _six_digits(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_six_digits(each) for each in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
 def _best(prediction: Mapping[str, Any], top_k: int | None) -> dict[str, Any]:

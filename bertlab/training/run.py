@@ -150,10 +150,9 @@ class Run:
             texts: one or several.
             head: the one of several heads that predicts.
         """
-        if head is None:
-            return self.model.predict(texts)
         with as_mistakes():
-            return load(self.directory, head).predict(texts)
+            model = self.model if head is None else load(self.directory, head)
+        return model.predict(texts)
 
     def plot(self) -> "Figure":
         """Return the picture of losses and scores against steps (bertlab-pages).

@@ -94,7 +94,13 @@ def test_the_form_follows_from_the_name(
 ) -> None:
     expected = predicted(bertlab, classifier, "--input", texts)
     output = tmp_path / "sub" / f"predictions.{ending}"
-    assert predicted(bertlab, classifier, "--input", texts, "--output", output) == []
+    code, line, error = bertlab(
+        "predict", "--ckpt_path", classifier, "--input", texts, "--output", output
+    )
+    assert code == 0, error
+    assert line.startswith(f"{output}: {len(expected)} rows; ")
+    for label in {str(row["label"]) for row in expected}:
+        assert f"{label} {sum(row['label'] == label for row in expected)}" in line
     if ending == "jsonl":
         assert [json.loads(line) for line in output.read_text().splitlines()] == expected
     elif ending == "parquet":

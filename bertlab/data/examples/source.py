@@ -44,12 +44,13 @@ from bertlab.data.rows.files import (
 from bertlab.data.rows.lines import read_text, words_of
 from bertlab.data.rows.tables import PLAIN, RowReading, Unreadable
 from bertlab.data.sources import is_source, open_source
-from bertlab.errors import ConfigError, DataError, EmptyTextError, warn
+from bertlab.errors import ConfigError, DataError, EmptyTextError
 from bertlab.plugins.index import load_class
 
 logger = logging.getLogger(__name__)
 
 _PLAIN_FORMATS = ("auto", "tsv", "csv", "jsonl", "json", "parquet")
+LEFT_OUT = "left out: an empty text"
 _SHOWN_PLACES = 3
 _SHOWN_CHARACTERS = 40
 
@@ -212,7 +213,6 @@ def stream_rows(
 
 
 def _stream(opened: _Opened, reading: RowReading) -> Iterator[Example]:
-    skipped = 0
     for where, values in opened.raw.rows:
         try:
             if isinstance(values, Unreadable):
@@ -220,15 +220,13 @@ def _stream(opened: _Opened, reading: RowReading) -> Iterator[Example]:
             yield opened.read(where, values)
         except DataError as error:
             if isinstance(error, EmptyTextError) and reading.skip_empty:
-                skipped += 1
+                yield UnreadableRow({}, where, opened.row_of(values), reason=LEFT_OUT)
             elif reading.keeps_unreadable:
                 yield UnreadableRow({}, where, opened.row_of(values), reason=str(error))
             elif isinstance(error, EmptyTextError):
                 raise _empty_rows([error], []) from None
             else:
                 raise
-    if skipped:
-        warn(f"{opened.raw.name}: left out {skipped:,} row{'s'[: skipped != 1]} with an empty text")
 
 
 def _open(

@@ -20,7 +20,7 @@ def make_parser(command: str) -> ArgumentParser:
     """Return the parser of the options."""
     parser = ArgumentParser(prog=f"bertlab {command}", exit_on_error=False)
     parser.add_argument("text", type=str, help="file with one text a line; - is standard input")
-    parser.add_argument("output", type=str, help="file to write, its name ends in .safetensors")
+    parser.add_argument("output", type=str, help="file to write: .safetensors, or .npy")
     parser.add_function_arguments(embed, skip={"text", "output"})
     return parser
 
@@ -45,7 +45,7 @@ def embed(
 
     Args:
         text: file with one text a line; ``-`` is standard input.
-        output: file to write.
+        output: file to write: ``.safetensors``, or ``.npy`` with a vector for each line.
         model: run directory, checkpoint, Hugging Face folder or hub name.
         layers: layers to combine: 0 is the embeddings, -1 the last layer. Not given: the last four,
             the paper's best when concatenated, or all of an encoder with fewer.
@@ -72,7 +72,7 @@ def embed(
         load_encoder,
     )
 
-    check_output(Path(output), text, overwrite)
+    check_output(Path(output), text, overwrite, pool)
     check_at_least("--batch_size", batch_size, 1)
     encoder, tokenizer, source = load_encoder(read_pretrained(model))
     if layers is None:

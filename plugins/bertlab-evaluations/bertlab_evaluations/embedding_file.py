@@ -28,7 +28,7 @@ from bertlab.extend import (
 from bertlab_evaluations.embedding import FeatureChoice, batches_by_length, features_of
 
 Precision = Literal["float32", "float16"]
-SUFFIX = ".safetensors"
+SUFFIX, NUMPY_SUFFIX = ".safetensors", ".npy"
 
 
 @dataclass(frozen=True)
@@ -64,19 +64,28 @@ class EmbeddingReport:
         return "\n".join(lines)
 
 
-def check_output(target: Path, text: str, overwrite: bool) -> None:
+def check_output(target: Path, text: str, overwrite: bool, pool: str = "none") -> None:
     """Refuse a file that cannot be written or would be lost.
 
     Args:
         target: file to write.
         text: file that is embedded.
         overwrite: ``target`` may be there.
+        pool: ``none``: vectors of tokens, for which ``.npy`` has no place to say whose they are.
 
     Raises:
         OutputError: says what is in the way.
     """
-    if target.suffix != SUFFIX:
-        raise OutputError(f"output: found {str(target)!r}, expected a name that ends in {SUFFIX}")
+    if target.suffix not in (SUFFIX, NUMPY_SUFFIX):
+        raise OutputError(
+            f"output: found {str(target)!r}, expected a name that ends in {SUFFIX} or "
+            f"{NUMPY_SUFFIX}"
+        )
+    if target.suffix == NUMPY_SUFFIX and pool == "none":
+        raise OutputError(
+            f"output: {target}: an array of all tokens does not say where a text begins; expected "
+            f"--pool mean or cls, or a name that ends in {SUFFIX}"
+        )
     if target.is_dir():
         raise OutputError(f"output: {target} is a folder, expected a file to write")
     if target.exists() and text != STANDARD_INPUT and target.resolve() == Path(text).resolve():
@@ -146,7 +155,8 @@ def embed_file(
         batches, "embedding", console=console, transient=True, disable=not console.is_terminal
     )
     with explain_failed_write(f"output: {output} cannot be written"), replacing(output) as file:
-        shape = write_embeddings(file, encoder, sequences, choice, shown, precision, metadata)
+        head = None if output.suffix == NUMPY_SUFFIX else metadata
+        shape = write_embeddings(file, encoder, sequences, choice, shown, precision, head)
     empty = sum(sequence == bare for sequence in sequences)
     return EmbeddingReport(len(sequences), tokens, shape, precision, cut, limit, empty)
 
@@ -208,7 +218,7 @@ def write_embeddings(
     choice: FeatureChoice,
     batches: Iterable[Sequence[int]],
     precision: Precision,
-    metadata: Mapping[str, str],
+    metadata: Mapping[str, str] | None,
 ) -> tuple[int, int]:
     """Embed sequences and write them as safetensors; of vectors, one batch is in memory.
 
@@ -222,7 +232,7 @@ def write_embeddings(
         choice: which features.
         batches: numbers of the sequences, each once, in any order.
         precision: of ``embeddings``.
-        metadata: for the file's header.
+        metadata: for the file's header; None: an array of NumPy, ``embeddings`` alone.
 
     Returns:
         Shape of ``embeddings``.
@@ -238,10 +248,14 @@ def write_embeddings(
     # safetensors are little-endian on every machine
     dtype = np.dtype(precision).newbyteorder("<")
     shape = int(rows[-1]), width
-    file.write(_header(offsets, shape, dtype, metadata))
-    file.write(offsets.astype("<i8").tobytes())
-    for sequence in sequences:
-        file.write(np.asarray(sequence, "<i8").tobytes())
+    if metadata is None:
+        form = {"descr": dtype.str, "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(file, form)
+    else:
+        file.write(_header(offsets, shape, dtype, metadata))
+        file.write(offsets.astype("<i8").tobytes())
+        for sequence in sequences:
+            file.write(np.asarray(sequence, "<i8").tobytes())
     start = file.tell()
     for batch in batches:
         packed = pack([sequences[number] for number in batch]).to(device)

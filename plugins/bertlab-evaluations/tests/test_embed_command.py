@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -235,6 +236,20 @@ def test_texts_that_cannot_be_read_are_refused(
     if content is not None:
         path.write_bytes(content)
     assert words in refusal(DataError, tmp_path / "o.safetensors", "--model", tiny, path)
+
+
+def test_an_array_of_numpy_has_the_vectors_of_safetensors(
+    tiny: Path, text_file: Path, tmp_path: Path
+) -> None:
+    command = ("--model", tiny, "--pool", "mean", "--dtype", "float16", text_file)
+    expected = features(tmp_path / "a.safetensors", *command)["embeddings"]
+    main("embed", [*map(str, command), str(tmp_path / "a.npy")])
+    found = np.load(tmp_path / "a.npy")
+    assert found.dtype == np.float16
+    assert np.array_equal(found, expected.numpy())
+    assert "where a text begins" in refusal(
+        ConfigError, tmp_path / "b.npy", *command[:2], text_file
+    )
 
 
 def test_an_output_in_the_way_is_left_alone(tiny: Path, text_file: Path, tmp_path: Path) -> None:

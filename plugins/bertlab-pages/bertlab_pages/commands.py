@@ -1,4 +1,4 @@
-"""The command that this package adds to ``bertlab``; what it does is imported when it runs."""
+"""The commands that this package adds to ``bertlab``; what they do is imported when they run."""
 
 from typing import TYPE_CHECKING
 
@@ -20,3 +20,17 @@ class Demo(Command):
         from bertlab_pages.demo_command import make_parser  # noqa: PLC0415
 
         return {"": make_parser("demo")}
+
+
+class Watch(Command):
+    """The page of a run on this machine, which follows the run while it goes on."""
+
+    def main(self, arguments: list[str]) -> int:  # noqa: D102  the contract's
+        from bertlab_pages.watch_command import main  # noqa: PLC0415
+
+        return main("watch", arguments)
+
+    def parsers(self) -> "dict[str, ArgumentParser]":  # noqa: D102
+        from bertlab_pages.watch_command import make_parser  # noqa: PLC0415
+
+        return {"": make_parser("watch")}

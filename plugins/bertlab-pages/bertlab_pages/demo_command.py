@@ -12,11 +12,12 @@ def main(command: str, argv: list[str]) -> int:
     """Run ``demo`` until Ctrl-C; return the exit code."""
     given = parse_arguments(make_parser(command), argv)
     from bertlab import load  # noqa: PLC0415  torch, not for --help
-    from bertlab_pages.demo.model_view import ModelView  # noqa: PLC0415
-    from bertlab_pages.demo.server import HOST, new_server  # noqa: PLC0415
+    from bertlab_pages.demo.model_view import ModelView, name_of  # noqa: PLC0415
+    from bertlab_pages.demo.server import new_server  # noqa: PLC0415
+    from bertlab_pages.local_server import HOST  # noqa: PLC0415
 
     with working(f"reading {Path(given.model).name}"):
-        view = ModelView(load(given.model, given.head), given.model)
+        view = ModelView(load(given.model, given.head), name_of(given.model))
     server = new_server(view, given.port)
     say(f"http://{HOST}:{server.port}/ shows {given.model}; Ctrl-C ends it")
     sys.stdout.flush()

@@ -7,23 +7,42 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bertlab import hookimpl
+from bertlab import FitKeys, hookimpl
 
 if TYPE_CHECKING:
+    from jsonargparse import Namespace
     from lightning.pytorch import Callback
+    from lightning.pytorch.cli import LightningArgumentParser
 
     from bertlab import Pretrained
     from bertlab.api import ExportReport, ModelAddress
 
 
 @hookimpl
-def bertlab_callbacks(run_dir: Path) -> "list[Callback]":
-    """Return what draws the bar and the curves, and writes what the run predicts for samples."""
+def bertlab_fit_arguments(parser: "LightningArgumentParser") -> FitKeys:
+    """Add ``task_name``, which changes nothing that a run computes."""
+    parser.add_argument(
+        "--task_name",
+        type=str | None,
+        default=None,
+        help="what run.html calls the task of a single head, such as sentiment",
+    )
+    return FitKeys(not_recorded=("task_name",))
+
+
+@hookimpl
+def bertlab_callbacks(run_dir: Path, config: "Namespace") -> "list[Callback]":
+    """Return what draws the bar and the curves, and keeps what the run predicts."""
     from bertlab.extend import can_draw  # noqa: PLC0415
+    from bertlab_pages.held_out_rows import HeldOutRows  # noqa: PLC0415
     from bertlab_pages.loss_curve import LossCurve  # noqa: PLC0415
     from bertlab_pages.samples import SampleRows  # noqa: PLC0415
 
-    found: list[Callback] = [SampleRows(run_dir), LossCurve(run_dir)]
+    found: list[Callback] = [
+        SampleRows(run_dir),
+        HeldOutRows(run_dir, config.task_name),
+        LossCurve(run_dir),
+    ]
     if can_draw():
         from bertlab_pages.step_bar import StepBar  # noqa: PLC0415
 

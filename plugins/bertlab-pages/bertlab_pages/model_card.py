@@ -16,16 +16,26 @@ from bertlab import Pretrained
 from bertlab.api import ExportReport, ModelAddress
 from bertlab.extend import (
     BEST_CHECKPOINT,
+    CONFIG_FILE,
     MANIFEST_FILE,
     Results,
     as_mistakes,
     printable,
+    read_config,
     read_object,
     read_results,
     result_rows,
     visible,
     without_secrets,
     write_text,
+)
+from bertlab_pages.card_head import (
+    USES,
+    card_head,
+    is_hub_name,
+    own_results,
+    pipeline_code,
+    pipeline_of,
 )
 from bertlab_pages.escaping import markdown_templates
 
@@ -34,18 +44,7 @@ _LONGEST = 200  # characters of a value
 _MOST_NAMES = 20
 _MOST_ROWS = 100  # of a table
 _TEMPLATES = "bertlab_pages"
-# what the hub calls the task of a class; BertModel and others have none
-_PIPELINES = {
-    "ForPreTraining": "fill-mask",
-    "ForMaskedLM": "fill-mask",
-    "LMHeadModel": "text-generation",
-    "ForSequenceClassification": "text-classification",
-    "ForTokenClassification": "token-classification",
-    "ForQuestionAnswering": "question-answering",
-    "ForMultipleChoice": "multiple-choice",
-}
 _SOURCE = re.compile(r"[a-z-]{2,}:")  # hf:nyu-mll/glue/mrpc
-_HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 Pairs = list[tuple[str, str]]
 
 
@@ -57,8 +56,8 @@ class ModelCard:
         name: of the model.
         summary: one sentence.
         source: where the weights were read.
-        library: that loads it first, as the hub calls it.
-        pipeline: task of the hub; None if there is none for it.
+        head: lines of YAML for the hub.
+        use: what it is for; empty if that is not known.
         model: what it is, as keys and values.
         ways: libraries that load it, with lines of Python.
         training: how it was trained; empty if bertlab did not train it.
@@ -72,8 +71,8 @@ class ModelCard:
     name: str
     summary: str
     source: str
-    library: str
-    pipeline: str | None
+    head: Markup
+    use: str
     model: Pairs
     ways: list[tuple[str, Markup]]
     training: Pairs = field(default_factory=list)
@@ -120,17 +119,21 @@ def model_card(
         DamagedRecordError: the run's manifest or results are damaged.
     """
     what = _shown(report.description)
-    ending = next((each for each in _PIPELINES if report.architecture.endswith(each)), None)
+    tag = report.pipeline or pipeline_of(report.architecture)
     card = ModelCard(
         name=_shown(address.name),
         summary=f"{what}, written by bertlab from {_last_part(start.source)}.",
         source=_last_part(start.source),
-        library=_shown(report.form),
-        pipeline=report.pipeline or (_PIPELINES[ending] if ending else None),
+        head=Markup(),
+        use=USES.get(tag or "", ""),
         model=_model_rows(start),
         limits=[f"{each[0].upper()}{each[1:]}." for each in map(_shown, report.notes) if each],
         ways=[(_shown(library), _code(code)) for library, code in loading_code],
     )
+    mask = start.tokenizer.special.mask if start.tokenizer is not None else None
+    if code := pipeline_code(tag, report.form, address.arguments, mask or "[MASK]"):
+        card.ways.insert(0, ("a pipeline", _code(code)))
+    results: Results = {}
     run = None if start.path is None else start.path.parent.parent
     if start.path is not None and run is not None and (run / MANIFEST_FILE).is_file():
         manifest = read_object(run / MANIFEST_FILE)
@@ -138,13 +141,50 @@ def model_card(
         card.seed = _shown(manifest.get("seed", card.seed))
         card.training = _training_rows(start, manifest)
         card.data = _data_rows(start, manifest)
-        results, card.step = _scores_of(run, start.path, start.global_step)
+        found, card.step = _scores_of(run, start.path, start.global_step)
+        head = None if start.head_config is None else str(start.head_config["name"])
+        results = own_results(found, report.architecture, head, _heads_of(run))
         card.scores = [
             (_shown(task), _shown(measure), value, baseline)
             for task, measure, value, baseline in result_rows(results)[:_MOST_ROWS]
         ]
+    card.head = card_head(
+        card.name, _shown(report.form), tag, _base_model(start), *_hub_data(start), results
+    )
     card.limits += _limits(start, bool(card.scores))
     return card
+
+
+def _heads_of(run: Path) -> Mapping[str, Any]:
+    """Return the heads of a run that has several, by name; the exported one has lost it."""
+    config = read_config(run / CONFIG_FILE) if (run / CONFIG_FILE).is_file() else {}
+    model = config.get("model")
+    heads = model.get("heads") if isinstance(model, dict) else None
+    return heads if isinstance(heads, dict) else {}
+
+
+def _base_model(start: Pretrained) -> str | None:
+    """Return the model of the hub that training began from, or that was exported as it is."""
+    given = start.source if start.config is None else start.config["model"].get("init_from")
+    return str(given) if isinstance(given, str) and is_hub_name(given) else None
+
+
+def _hub_data(start: Pretrained) -> tuple[list[str], str | None]:
+    """Return the data sets of the hub in a run's config, and what all of its data is called."""
+    data = {} if start.config is None else start.config["data"]
+    places = [data.get(key) for key in ("source", "train", "corpus")]
+    texts = [text for place in places for text in _texts_of(place)]
+    # hf:nyu-mll/glue/mrpc -> nyu-mll/glue
+    named = [text.removeprefix("hf:").split("/") for text in texts if text.startswith("hf:")]
+    sets = ["/".join(parts[:2]) for parts in named]
+    datasets = [_shown(each) for each in dict.fromkeys(sets) if is_hub_name(each)]
+    place = next((place for place in places if place), None)
+    return datasets, None if place is None else _last_part(place)
+
+
+def _texts_of(place: object) -> list[str]:
+    several = place.values() if isinstance(place, dict) else place
+    return [place] if isinstance(place, str) else [str(each) for each in several or ()]  # type: ignore[attr-defined]
 
 
 def _shown(value: object) -> str:
@@ -169,7 +209,7 @@ def _last_part(place: object) -> str:
         case [*several]:
             return _shown(", ".join(map(_last_part, several)))
     text = str(place)
-    is_name = _SOURCE.match(text) or (_HUB_NAME.fullmatch(text) and not Path(text).exists())
+    is_name = _SOURCE.match(text) or is_hub_name(text)
     return _shown(text if is_name else Path(text).name)
 
 

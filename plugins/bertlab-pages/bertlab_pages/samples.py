@@ -13,12 +13,10 @@ from lightning.pytorch.loggers import TensorBoardLogger, WandbLogger
 
 from bertlab import TokenPrediction
 from bertlab.api import EncoderOutput, Example, Head, PackedBatch, TaskData
-from bertlab.extend import BertModule, open_to_append, read_bytes, replacing, utf8
+from bertlab.extend import BertModule, open_to_append, replacing, utf8
+from bertlab_pages.run_records import SAMPLES
 
-SAMPLES = "samples.jsonl"
 _COUNT = 6
-_TEXTS = ("task", "sample", "text", "truth", "prediction")  # of a line, beside its step
-_FORM = {"step": int, **dict.fromkeys(_TEXTS, str)}
 
 
 class SampleRows(Callback):
@@ -41,7 +39,7 @@ class SampleRows(Callback):
         if not isinstance(module, BertModule) or not isinstance(data, TaskData):
             return
         is_divided = module.device_mesh is not None  # all processes would have to compute
-        if trainer.state.fn != "fit" or is_divided or not trainer.is_global_zero:
+        if trainer.state.fn == "test" or is_divided or not trainer.is_global_zero:
             return
         if not self._samples:
             self._samples = data.samples(_COUNT)
@@ -112,6 +110,7 @@ def _tokens(
             "text": " ".join(task.tokenizer.readable(each) for each in ids[start:end]),
             "truth": " ".join(task.tokenizer.readable(labels[place]) for place in places),
             "prediction": " ".join(task.tokenizer.readable(predicted[place]) for place in places),
+            "places": [positions[place] - start for place in places],  # in the text's tokens
         }
 
 
@@ -123,23 +122,6 @@ def _first(prediction: dict[str, Any]) -> str:
 def _short(value: object) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 500 else f"{text[:500]}…"
-
-
-def read_samples(path: Path) -> list[dict[str, Any]]:
-    """Return the lines, of each step and sample the latest; what is no such line is left out.
-
-    A kill may have cut one, and another program may have written the file.
-    """
-    found: dict[tuple[Any, ...], dict[str, Any]] = {}
-    if path.is_file():
-        for line in read_bytes(path).decode(errors="replace").splitlines():
-            try:
-                row = json.loads(line)
-            except (ValueError, RecursionError):
-                continue
-            if isinstance(row, dict) and all(isinstance(row.get(k), t) for k, t in _FORM.items()):
-                found[row["step"], row["task"], row["sample"]] = row
-    return list(found.values())
 
 
 def append_text(path: Path, text: str) -> None:

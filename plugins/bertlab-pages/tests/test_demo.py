@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import shutil
 import socket
 import subprocess
 import threading
@@ -13,12 +12,16 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+from werkzeug.wrappers import Request, Response
 
-from bertlab import load
+from bertlab import export_model, load
 from bertlab.errors import CommandError, DataError
+from bertlab_pages import local_server
 from bertlab_pages.demo import server
-from bertlab_pages.demo.model_view import ModelView
-from bertlab_pages.demo.server import HOST, new_server
+from bertlab_pages.demo.model_view import ModelView, name_of
+from bertlab_pages.demo.server import new_server
+from bertlab_pages.local_server import HOST
+from browser import chromium, complaints, frames, measured
 from tests.checkpoints.test_fine_tuned import POLARITY, TAGS, write_run
 from tests.conftest import Command
 
@@ -111,7 +114,10 @@ def test_a_head_has_a_field_for_each_column(
     said = view.describe()
     assert [field["name"] for field in said["fields"]] == list(typed)
     assert not said["has_layers"]
-    assert view.predict(typed) == view.model.predict(given)[0]
+    expected = view.model.predict(given)[0]
+    if "tags" in expected:  # the page shows them beside their words
+        expected["words"] = given["words"]
+    assert view.predict(typed) == expected
     with pytest.raises(DataError, match=f"{next(iter(typed))}: found nothing, expected a text"):
         view.predict({})
 
@@ -182,7 +188,7 @@ def test_idle_connections_stop_nobody(ask: Asking) -> None:
 def test_a_connection_that_sends_no_more_is_closed(
     ask: Asking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server._Handler, "timeout", 0.1)
+    monkeypatch.setattr(local_server._Handler, "timeout", 0.1)
     with socket.create_connection((HOST, ask.port), timeout=60) as connection:
         connection.sendall(b"GET / HT")
         assert connection.recv(1) == b""
@@ -216,10 +222,71 @@ def test_a_model_that_is_not_there(tmp_path: Path, bertlab: Command) -> None:
     assert "none: no such" in error
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="no headless Chromium here")
+@pytest.fixture(scope="module")
+def encoder_alone(tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> ModelView:
+    folder = tmp_path_factory.mktemp("encoder") / "vectors"
+    export_model(tiny_run, folder, form="sentence-transformers")
+    return ModelView(load(folder))
+
+
+def test_an_encoder_alone_finds_the_nearest_texts(encoder_alone: ModelView) -> None:
+    said = encoder_alone.describe()
+    assert (said["compares"], said["predicts"], said["title"]) == (True, False, "vectors")
+    typed = {"text": "Open the file.", "texts": "x = [1]\n\nOpen the file.\n"}
+    first, second = encoder_alone.compare(typed)["neighbours"]
+    assert first == {"text": "Open the file.", "similarity": pytest.approx(1.0)}
+    assert second["text"] == "x = [1]"
+    assert second["similarity"] < 1
+    with pytest.raises(DataError, match="texts: found none"):
+        encoder_alone.compare({"text": "a", "texts": " \n"})
+    with pytest.raises(DataError, match="at most 100"):
+        encoder_alone.compare({"text": "a", "texts": "b\n" * 101})
+    assert "<table" in encoder_alone.attention(typed) or "small" in encoder_alone.attention(typed)
+
+
+@pytest.mark.parametrize("which", ["view", "encoder_alone"])
+def test_nothing_of_the_page_is_cut_off(
+    which: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    view: ModelView = request.getfixturevalue(which)
+    lock = threading.Lock()
+
+    def answer(asked: Request) -> Response:
+        if asked.path == "/frames.html":
+            return Response(frames("/", 3000), content_type="text/html")
+        return server.answer(view, asked, lock)
+
+    chromium()
+    started = local_server.local_server(answer, ("/frames.html", *server.FILES), 0)
+    thread = threading.Thread(target=started.serve_forever)
+    thread.start()
+    try:
+        assert measured(f"http://{HOST}:{started.port}/frames.html", tmp_path) == []
+    finally:
+        started.shutdown()
+        thread.join()
+        started.server_close()
+
+
+def test_nothing_of_the_maps_is_cut_off(view: ModelView, tmp_path: Path) -> None:
+    assert complaints(view.attention({"text": TEXT * 3}), tmp_path, 500) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("runs/my/checkpoints/last.ckpt", "my"),
+        ("runs/my/", "my"),
+        ("google/x", "x"),
+        ("a.ckpt", "a.ckpt"),
+    ],
+)
+def test_a_model_is_called_as_people_call_it(source: str, name: str) -> None:
+    assert name_of(source) == name
+
+
 def test_a_browser_shows_the_prediction(ask: Asking, view: ModelView) -> None:
-    command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]
+    command = [chromium(), "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]
     command += ["--virtual-time-budget=10000", f"http://{HOST}:{ask.port}/"]
     page = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
     tokens = view.model.predict("Return the [MASK] of the list.")[0]["fillers"][0]

@@ -14,6 +14,7 @@ from bertlab.api import ExportReport, ModelAddress
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.run_checkpoint import read_run_checkpoint
 from bertlab_interop.transformers_folder import TransformersExporter
+from bertlab_pages.card_head import own_results
 from bertlab_pages.model_card import ModelCard, model_card
 from tests.conftest import Command
 
@@ -47,14 +48,21 @@ def test_the_card_says_what_the_run_recorded(
 ) -> None:
     assert bertlab("export", tiny_run, tmp_path / "my-bert")[0] == 0
     front, body = parts((tmp_path / "my-bert" / "README.md").read_text("utf-8"))
-    assert front == {
-        "library_name": "transformers", "pipeline_tag": "fill-mask", "tags": ["bertlab"],
-    }  # fmt: skip
-    assert headings(body) == [
-        "my-bert", "Training", "Data", "Scores", "Limits", "How to load it",
-    ]  # fmt: skip
     manifest = json.loads((tiny_run / "manifest.json").read_text())
     results = json.loads((tiny_run / "results.json").read_text())
+    ((index,),) = (each.pop("results") for each in front.pop("model-index"))  # type: ignore[attr-defined]
+    assert front == {
+        "library_name": "transformers", "pipeline_tag": "fill-mask", "tags": ["bertlab"],
+        "metrics": ["accuracy", "perplexity"],
+    }  # fmt: skip
+    assert index["task"] == {"type": "fill-mask"}
+    assert index["dataset"]["name"] == "topics.txt, held out"
+    assert {each["name"]: each["value"] for each in index["metrics"]} == {
+        name: round(results[name], 6) for name in ("mlm/accuracy", "mlm/perplexity")
+    }
+    assert headings(body) == [
+        "my-bert", "Intended use", "Training", "Data", "Scores", "Limits", "How to load it",
+    ]  # fmt: skip
     for expected in (
         manifest["corpus"],
         manifest["tokenizer"],
@@ -71,7 +79,11 @@ def test_the_card_says_what_the_run_recorded(
     for code in re.findall(r"```python\n(.*?)```", body, re.DOTALL):
         names: dict[str, object] = {}
         exec(code, names)
-        assert "my-bert" in repr(names["model"]) or type(names["model"]).__name__ in body
+        assert (
+            "predict" in names
+            or "my-bert" in repr(names["model"])
+            or type(names["model"]).__name__ in body
+        )
 
 
 def test_no_name_breaks_out_of_its_place(tiny_run: Path, tmp_path: Path) -> None:
@@ -84,12 +96,16 @@ def test_no_name_breaks_out_of_its_place(tiny_run: Path, tmp_path: Path) -> None
     manifest |= dict.fromkeys(("corpus", "device", "precision", "tokenizer", "seed"), HOSTILE)
     manifest["packages"] = {HOSTILE: HOSTILE}
     (run / "manifest.json").write_text(json.dumps(manifest))
-    (run / "results.json").write_text(json.dumps({f"{HOSTILE}/{HOSTILE}": 1.0}))
+    (run / "results.json").write_text(json.dumps({f"{HOSTILE}/accuracy": 1.0}))
     checkpoint.config["data"]["corpus"] = {HOSTILE: HOSTILE}
     checkpoint.config["model"]["init_from"] = HOSTILE
     report = report_of("BertForPreTraining", (HOSTILE,))
     card = card_of(checkpoint, report, ModelAddress(HOSTILE, HOSTILE)).text()
-    assert parts(card)[0] == parts(plain)[0]
+    front = parts(card)[0]
+    assert set(front) == set(parts(plain)[0])
+    (model,) = front["model-index"]  # type: ignore[misc,has-type]
+    assert model["name"].startswith("a`b ``` --- # Title license")
+    assert model["results"][0]["metrics"][0]["name"].startswith("a`b")
     body = parts(card)[1]
     assert len(headings(body)) == len(headings(parts(plain)[1]))
     tokens = MARKDOWN.parse(body)
@@ -98,9 +114,32 @@ def test_no_name_breaks_out_of_its_place(tiny_run: Path, tmp_path: Path) -> None
     assert not kinds & {"html_block", "html_inline", "image", "link_open", "code_inline", "em_open"}
     blocks = [token.content for token in tokens if token.type == "fence"]
     assert [block.splitlines()[0] for block in blocks] == [
+        "from transformers import pipeline",
         "from transformers import AutoTokenizer, BertForPreTraining", "import bertlab",
     ]  # fmt: skip
     assert not re.search("[\u202e\x1b]", card)
+
+
+def test_figures_of_another_task_are_left_out() -> None:
+    results = {"mlm/accuracy": 0.5, "nsp/accuracy": 0.6, "loss": 1.0}
+    assert own_results(results, "BertForMaskedLM", None, {}) == {"mlm/accuracy": 0.5}
+    assert own_results(results, "BertForPreTraining", None, {}) == results
+    heads = {"mrpc": {"name": "sentence_pair"}, "sst2": "single_sentence"}
+    results = {"mrpc/accuracy": 0.5, "sst2/accuracy": 0.6, "mlm/loss": 1.0, "heads/mean": 0.5}
+    shown = own_results(results, "BertForSequenceClassification", "single_sentence", heads)
+    assert shown == {"sst2/accuracy": 0.6}
+    twice = heads | {"sst2": {"name": "sentence_pair"}}  # which of the two was exported?
+    assert own_results(results, "BertForSequenceClassification", "sentence_pair", twice) == {}
+
+
+def test_models_and_data_of_the_hub_are_named_in_the_head(tiny_run: Path) -> None:
+    checkpoint = read_run_checkpoint(tiny_run / "checkpoints" / "last.ckpt")
+    assert checkpoint.config is not None
+    checkpoint.config["model"]["init_from"] = "google-bert/bert-base-uncased"
+    checkpoint.config["data"]["corpus"] = ["hf:me/texts/en", "more.txt"]
+    front, _ = parts(card_of(checkpoint, report_of("BertForMaskedLM"), ModelAddress("a")).text())
+    assert front["base_model"] == "google-bert/bert-base-uncased"
+    assert front["datasets"] == ["me/texts"]
 
 
 def test_a_damaged_record_is_named_and_nothing_is_written(

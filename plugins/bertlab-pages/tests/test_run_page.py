@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 from collections import defaultdict
 from html.parser import HTMLParser
 from pathlib import Path
@@ -10,7 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from bertlab_pages.samples import SAMPLES, read_samples
+from bertlab.api import BertlabError
+from bertlab.extend import as_mistakes
+from bertlab_pages.run_page import run_page
+from bertlab_pages.run_records import DIAGNOSIS, SAMPLES, read_samples
 from tests.conftest import Command
 
 HOSTILE = '<script src="https://x.example/a.js">alert(1)</script>'
@@ -45,9 +49,12 @@ def test_the_page_of_a_pre_training(tiny_run: Path) -> None:
     shown = {tuple(row[:2]): row[2] for row in page.rows if len(row) == 4}
     assert shown["mlm", "accuracy"] == f"{results['mlm/accuracy']:.1%}"
     assert shown["nsp", "loss"] == f"{results['nsp/loss']:,.3f}"
-    assert ["sample", "step 6", "step 3", "text"] in page.rows
-    assert page.tags["svg"] == 1
+    assert page.tags["figure"] >= 6  # loss and scores of both tasks, learning rate, norm, speed
     assert page.tags["title"] > 8  # what the points of the curves say
+    text = (tiny_run / "run.html").read_text("utf-8")
+    assert text.index("<summary>step 6<") < text.index("<summary>step 3<")
+    assert " ##" not in text.split("<h2>The run")[0].replace(">##", "")  # words are joined
+    assert "refresh" not in text
     assert all(address.startswith("#") for address in page.addresses)
 
 
@@ -83,6 +90,51 @@ def rows_file(tmp_path: Path) -> Path:
     return path
 
 
+def test_each_mask_stands_as_truth_and_guess_in_its_place(tmp_path: Path, tiny_run: Path) -> None:
+    shutil.copytree(tiny_run, tmp_path / "run")
+    row = {
+        "step": 6, "task": "mlm", "sample": "a",
+        "text": "[CLS] the [MASK] ##s [SEP] sat down [SEP]",
+        "truth": "cat sat", "prediction": "cat <ran>", "places": [2, 5],
+    }  # fmt: skip
+    (tmp_path / "run" / SAMPLES).write_text(json.dumps(row), "utf-8")
+    page = " ".join(run_page(tmp_path / "run").split())
+    assert (
+        'the <mark class="right">cat</mark>s · <mark>sat → <span class="wrong">&lt;ran&gt;</span>'
+        "</mark> down"
+    ) in page
+
+
+@pytest.mark.usefixtures("drawn")
+def test_a_run_that_goes_on_is_read_again_and_says_how_far_it_is(
+    tmp_path: Path, tiny_run: Path
+) -> None:
+    shutil.copytree(tiny_run, tmp_path / "run")
+    (tmp_path / "run" / "results.json").unlink()
+    page = run_page(tmp_path / "run", "running")
+    assert '<meta http-equiv="refresh" content="10">' in page
+    assert "running: step 6 of 6" in page
+    assert "nsp" in page  # the last evaluation's figures
+    assert "refresh" not in run_page(tmp_path / "run", "stopped")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "[]",
+        "{",
+        '{"tasks": {}}',
+        '{"tasks": {"a": 1}, "data": []}',
+        '{"tasks": {"a": {"kind": "x"}}, "data": []}',
+    ],
+)
+def test_a_damaged_diagnosis_is_named(content: str, tmp_path: Path, tiny_run: Path) -> None:
+    shutil.copytree(tiny_run, tmp_path / "run")
+    (tmp_path / "run" / DIAGNOSIS).write_text(content, "utf-8")
+    with pytest.raises(BertlabError, match=DIAGNOSIS), as_mistakes():
+        run_page(tmp_path / "run")
+
+
 def test_rows_of_a_head_are_shown_with_what_predict_says(
     rows_file: Path, tiny_run: Path, tmp_path: Path, bertlab: Command
 ) -> None:
@@ -94,7 +146,8 @@ def test_rows_of_a_head_are_shown_with_what_predict_says(
     }
     file, run = tmp_path / "f.yaml", tmp_path / "run"
     file.write_text(yaml.safe_dump(config), "utf-8")
-    code, _, error = bertlab("fit", "--config", file, "--run_dir", run)
+    named = ("--task_name", "<b>sentiment")
+    code, _, error = bertlab("fit", "--config", file, "--run_dir", run, *named)
     assert code == 0, error
     samples = read_samples(run / SAMPLES)
     last = [row for row in samples if row["step"] == max(each["step"] for each in samples)]
@@ -111,3 +164,33 @@ def test_rows_of_a_head_are_shown_with_what_predict_says(
     assert page.tags["script"] == 1  # the one that sorts tables
     assert not any("example" in address for address in page.addresses)
     assert any(HOSTILE in cell for row in page.rows for cell in row)
+    text = (run / "run.html").read_text("utf-8")
+    assert "Where &lt;b&gt;sentiment is wrong" in text
+    assert "&gt;alert(1)&lt;/script" in text  # in the worst rows, as text
+    found = json.loads((run / DIAGNOSIS).read_text("utf-8"))["tasks"]["single_sentence"]
+    assert found["rows"] == found["all_rows"] == 4
+    results = json.loads((run / "results.json").read_text("utf-8"))
+    assert 1 - found["wrong"] / 4 == pytest.approx(results["single_sentence/accuracy"])
+    assert found["worst"][0]["where"].startswith(str(rows_file))
+    assert "task_name" not in (run / "config.yaml").read_text("utf-8")
+
+
+def test_a_head_whose_rows_cannot_be_shown_ends_no_run(
+    rows_file: Path,
+    tiny_run: Path,
+    tmp_path: Path,
+    bertlab: Command,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError("odd rows")
+
+    monkeypatch.setattr("bertlab_pages.held_out_rows.diagnose", fail)
+    code, _, error = bertlab(
+        *("fit", "--model.init_from", tiny_run, "--model.head", "single_sentence"),
+        *("--data.train", rows_file, "--data.max_seq_length", "32", "--data.batch_size", "8"),
+        *("--trainer.max_epochs", "1", "--trainer.accelerator", "cpu", "--run_dir", tmp_path / "r"),
+    )
+    assert code == 0
+    assert "run.html goes without single_sentence: ValueError: odd rows" in error
+    assert (tmp_path / "r" / "run.html").is_file()

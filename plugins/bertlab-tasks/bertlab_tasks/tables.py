@@ -1,29 +1,98 @@
-"""Predictions as one table: CSV, TSV or Parquet."""
+"""Predictions as JSON lines or one table, CSV, TSV or Parquet, and a line of what there is."""
 
 import csv
 import io
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertlab.api import DataError, hookimpl
-from bertlab.extend import WholeFile, explain_failed_write, make_folder, replacing
+from bertlab.extend import (
+    WholeFile,
+    explain_failed_write,
+    json_line,
+    make_folder,
+    replacing,
+    say,
+)
 
 if TYPE_CHECKING:
     # imported late: Arrow may start threads, which the process that runs are forked from must not
     import pyarrow as pa
 
 _FORMS = ("csv", "tsv", "parquet")
+_COUNTED = 12  # labels
 _ROWS = 1000  # that become one block of the table
 _BREAKS = str.maketrans("\t\n\r", "   ")  # TSV has no way to write them
 
 
 @hookimpl
-def bertlab_prediction_file(path: Path, form: str) -> "TableFile | None":
-    """Return a table, if that is the form."""
-    return TableFile(path, form) if form in _FORMS else None
+def bertlab_prediction_file(path: Path, form: str) -> "CountedFile | None":
+    """Return a file in one of the forms, which says at its end what it has."""
+    if form == "jsonl":
+        return CountedFile(JsonFile(path), path)
+    return CountedFile(TableFile(path, form), path) if form in _FORMS else None
+
+
+class JsonFile:
+    """Rows as JSON lines, in a file that is there when it is whole."""
+
+    def __init__(self, output: Path) -> None:
+        self.text = WholeFile(output)
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        """Write a row."""
+        self.text.write(json_line(row))
+
+    def close(self) -> None:
+        """Put the file in its place."""
+        self.text.close()
+
+    def discard(self) -> None:
+        """Leave no file."""
+        self.text.discard()
+
+
+class CountedFile:
+    """A file of predictions that prints a line at its end: rows, labels with counts, left out."""
+
+    def __init__(self, file: "JsonFile | TableFile", output: Path) -> None:
+        self.file = file
+        self.output = output
+        self.rows = self.left_out = 0
+        self.labels: Counter[str] = Counter()
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        """Write a row, and count its label or labels, or the types of its entities."""
+        self.rows += 1
+        self.left_out += bool(row.get("error"))
+        entities = row.get("entities")
+        found = [each["type"] for each in entities] if isinstance(entities, list) else None
+        for key in ("label", "labels", "tags"):
+            found = row.get(key) if found is None else found
+        self.labels.update(map(str, found if isinstance(found, list) else _some(found)))
+        self.file.write(row)
+
+    def close(self) -> None:
+        """Finish the file, and print the line."""
+        self.file.close()
+        common = [f"{name} {count:,}" for name, count in self.labels.most_common(_COUNTED)]
+        more = len(self.labels) - len(common)
+        parts = [f"{self.rows:,} row{'s'[: self.rows != 1]}"]
+        parts += [", ".join([*common, *[f"{more:,} more"][: more > 0]])] if common else []
+        parts += [f"{self.left_out:,} without an answer (error)"] if self.left_out else []
+        say(f"{self.output}: {'; '.join(parts)}")
+
+    def discard(self) -> None:
+        """Leave no file."""
+        self.file.discard()
+
+
+def _some(value: object) -> list[object]:
+    return [] if value is None else [value]
 
 
 class TableFile:

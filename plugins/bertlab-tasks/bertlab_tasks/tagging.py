@@ -280,6 +280,8 @@ class Tagging(ClassifierHead):
             ``tags`` and ``scores``, one for each word: in BIO if they mark entities, as the
             classifier chose them, so that an entity may begin with ``I-``. ``entities``, unless
             they mark none: ``{"type", "start_word", "end_word", "text"}``, the last word excluded.
+            Of a text in place of words also ``words``, ``offsets`` ``[start, end]`` of each in the
+            text's characters, and ``start`` and ``end`` of entities.
         """
         words = example.values["words"]
         tags, scores = [""] * len(words), [0.0] * len(words)
@@ -287,6 +289,10 @@ class Tagging(ClassifierHead):
             for word, tag, score in zip(part["words"], part["tags"], part["scores"], strict=True):
                 tags[word], scores[word] = tag, score
         merged: dict[str, Any] = {"tags": tags, "scores": scores}
+        places = word_places(words, example.row)
+        if places is not None:  # the row has a text: whose words they are
+            given = {} if "words" in example.row else {"words": list(words)}
+            merged = {**given, "offsets": places, **merged}
         if self.entity_types is not None:
             merged["entities"] = [
                 {
@@ -294,6 +300,7 @@ class Tagging(ClassifierHead):
                     "start_word": entity.start_word,
                     "end_word": entity.end_word,
                     "text": " ".join(words[entity.start_word : entity.end_word]),
+                    **_span(places, entity.start_word, entity.end_word),
                 }
                 for entity in entities(tags)
             ]
@@ -374,3 +381,25 @@ def _features(window: WordWindow, tags: Sequence[int] | None) -> Features:
 
 def _share(holds: Any) -> float:  # noqa: ANN401  an array, or a bool of two empty ones
     return float(np.mean(holds)) if np.size(holds) else 0.0
+
+
+def word_places(words: Sequence[str], row: Mapping[str, Any]) -> list[list[int]] | None:
+    """Return first and end character of each word in the row's text; None if no text has them.
+
+    ``["a", "b"]``, ``{"text": "a, b"}`` → ``[[0, 1], [3, 4]]``
+    """
+    for text in row.values():
+        places, end = [], 0
+        for word in words if isinstance(text, str) else ():
+            start = text.find(word, end)
+            if start < 0:
+                break
+            end = start + len(word)
+            places.append([start, end])
+        if places and len(places) == len(words):
+            return places
+    return None
+
+
+def _span(places: list[list[int]] | None, first: int, end: int) -> dict[str, int]:
+    return {} if places is None else {"start": places[first][0], "end": places[end - 1][1]}

@@ -2,8 +2,10 @@
 
 import contextlib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from bertlab import CommandError, PretrainedModel, language_model
@@ -19,6 +21,7 @@ from bertlab_pages.attention_maps import (
 from bertlab_pages.attention_page import ShownRow, attention_page, rounded_weights
 
 _TOP = 3  # tokens of a layer
+_MOST_COMPARED = 100  # texts
 _LONGEST_SHOWN = 64  # tokens of an attention map
 
 
@@ -27,12 +30,12 @@ class ModelView:
 
     Args:
         model: with objectives or a head, or an encoder alone.
-        title: of the page; where the model comes from, if not given.
+        title: of the page; the last part of where the model comes from, if not given.
     """
 
     def __init__(self, model: PretrainedModel, title: str | None = None) -> None:
         self.model = model
-        self.title = title or model.source
+        self.title = title or name_of(model.source)
         heads = {name: task for name, task in model.tasks.items() if isinstance(task, Head)}
         if len(heads) > 1:
             raise CommandError(f"--head: found none, expected one of {', '.join(heads)}")
@@ -44,10 +47,16 @@ class ModelView:
             )
 
     def describe(self) -> dict[str, Any]:
-        """Return what the page shows and asks for: ``title``, ``fields``, and what it can."""
+        """Return what the page shows and asks for, and what the model can.
+
+        ``title`` and ``model`` are words for people; ``fields`` what is typed; ``mask`` stands for
+        a token to be guessed; ``predicts``, ``compares``, ``has_layers``, ``has_attention``.
+        """
         return {
             "title": self.title,
-            "model": repr(self.model),
+            "model": self._about(),
+            "mask": self.model.tokenizer.special.mask,
+            "compares": self.compares,
             "fields": self._fields(),
             "predicts": bool(self.model.tasks),
             "has_layers": self.has_layers,
@@ -78,7 +87,38 @@ class ModelView:
                 given[column.name] = words_of(text)
             else:
                 given[column.name] = [line for line in text.splitlines() if line.strip()]
-        return self.model.predict(given)[0]
+        prediction = self.model.predict(given)[0]
+        # the tags of words, whose words the page shows beside them
+        return prediction | ({"words": given["words"]} if "tags" in prediction else {})
+
+    def compare(self, values: Mapping[str, str]) -> dict[str, Any]:
+        """Return how similar the vectors of texts are to that of ``text``, the nearest first.
+
+        Args:
+            values: ``text``, and ``texts``: one a line. A vector is the mean over all tokens of the
+                last layer.
+
+        Returns:
+            ``neighbours``: ``{"text", "similarity"}``, the cosine.
+
+        Raises:
+            BertlabError: a text is empty or too long, or there are over a hundred.
+        """
+        others = [line for line in values.get("texts", "").splitlines() if line.strip()]
+        if len(others) > _MOST_COMPARED:
+            raise DataError(f"found {len(others)} texts, expected at most {_MOST_COMPARED}")
+        if not others:
+            raise DataError("texts: found none, expected one a line")
+        vectors = self.model.embed([values.get("text", ""), *others], layers=[-1], pool="mean")
+        sizes = np.linalg.norm(vectors, axis=1)
+        cosines = vectors[1:] @ vectors[0] / np.maximum(sizes[1:] * sizes[0], 1e-12)
+        found = zip(others, cosines.tolist(), strict=True)
+        return {
+            "neighbours": [
+                {"text": text, "similarity": similarity}
+                for text, similarity in sorted(found, key=lambda each: -each[1])
+            ]
+        }
 
     @torch.no_grad()
     def layers(self, values: Mapping[str, str]) -> dict[str, Any]:
@@ -129,9 +169,30 @@ class ModelView:
         figures = head_figures(maps, target_masks(batch.input_ids, tokenizer))
         tokens = [tokenizer.readable(each) for each in ids]
         row = ShownRow("your text", tokens, rounded_weights(maps), figures)
-        return attention_page(self.model.source, FIGURES, [row])
+        return attention_page(self.title, FIGURES, [row])
+
+    @property
+    def compares(self) -> bool:
+        """Whether the page compares texts: of an encoder alone, which predicts nothing."""
+        return not self.model.tasks
+
+    def _about(self) -> str:
+        """Return what the model is, in words."""
+        encoder = self.model.encoder
+        number = sum(each.numel() for each in encoder.parameters())
+        kind = type(encoder).__name__.removesuffix("Encoder") or "Encoder"
+        tasks = f"; it was trained for {', '.join(self.model.tasks)}" if self.model.tasks else ""
+        return (
+            f"{kind} with {encoder.num_hidden_layers} layers of {encoder.hidden_size}, {number:,} "
+            f"parameters{tasks}"
+        )
 
     def _fields(self) -> list[dict[str, Any]]:
+        if self.compares:
+            return [
+                {"name": "text", "lines": False, "required": True},
+                {"name": "texts", "lines": True, "required": True},
+            ]
         if self.head is None:
             return [
                 {"name": "text", "lines": False, "required": True},
@@ -154,7 +215,7 @@ class ModelView:
     def _batch(self, values: Mapping[str, str]) -> PackedBatch:
         """Return the first two texts as one sequence."""
         texts = [values.get(field["name"], "") for field in self._fields()]
-        pair = texts[1] if len(texts) > 1 and texts[1].strip() else None
+        pair = texts[1] if len(texts) > 1 and texts[1].strip() and not self.compares else None
         given = given_texts([texts[0]], None if pair is None else [pair])
         rows = TextRows(given, self.model.tokenizer, self.model.max_seq_length)
         ((batch,),) = list(rows)
@@ -172,3 +233,11 @@ class ModelView:
         except BertlabError:
             return False
         return True
+
+
+def name_of(source: str) -> str:
+    """Return what people call a model: ``runs/my/checkpoints/last.ckpt`` → ``my``."""
+    parts = [part for part in Path(source).parts if part != "checkpoints"]
+    if parts and parts[-1].endswith(".ckpt") and len(parts) > 1:
+        parts.pop()
+    return parts[-1] if parts else source

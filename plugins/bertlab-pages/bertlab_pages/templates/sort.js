@@ -1,7 +1,7 @@
 "use strict";
 // a click on a heading sorts its table: rising, falling, then as it was; without a value comes last
 const numberIn = (text) => parseFloat(text.replaceAll("−", "-").replace(/[,<+\s]/g, ""));
-for (const table of document.querySelectorAll("table")) {
+for (const table of document.querySelectorAll("table:not(.matrix)")) {
   const body = table.tBodies[0];
   const rows = [...body.rows];
   const headings = [...table.tHead.rows[0].cells].filter((heading) => heading.textContent.trim());

@@ -1,0 +1,56 @@
+"""``bertlab watch`` serves the page of a run to this machine."""
+
+import http.client
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from bertlab_pages.local_server import local_server
+from bertlab_pages.watch_command import answer
+from tests.conftest import Command
+
+
+@pytest.fixture
+def port(tiny_run: Path, tmp_path: Path) -> Iterator[int]:
+    shutil.copytree(tiny_run, tmp_path / "run")
+    server = local_server(lambda request: answer(tmp_path / "run", request), ("/",), 0)
+    thread = Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server.port
+    server.shutdown()
+    server.server_close()
+
+
+def ask(port: int, path: str = "/", host: str | None = None) -> tuple[int, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection.request("GET", path, headers={"Host": host or f"127.0.0.1:{port}"})
+    found = connection.getresponse()
+    return found.status, found.read().decode()
+
+
+@pytest.mark.usefixtures("drawn")
+def test_the_page_follows_the_run(port: int, tmp_path: Path) -> None:
+    status, page = ask(port)
+    assert status == 200
+    assert 'http-equiv="refresh"' not in page
+    (tmp_path / "run" / "results.json").unlink()
+    assert "running: step 6" in ask(port)[1]
+    (tmp_path / "run" / "manifest.json").write_text("[", "utf-8")
+    status, page = ask(port)
+    assert status == 400
+    assert "manifest.json" in page
+
+
+def test_nothing_else_is_served(port: int) -> None:
+    for path in ("/config.yaml", "/../run/config.yaml", "/%2e%2e/etc/passwd", "/run.html"):
+        assert ask(port, path)[0] == 404
+    assert ask(port, host="evil.example")[0] == 403
+
+
+def test_what_is_no_run(bertlab: Command, tmp_path: Path) -> None:
+    code, _, error = bertlab("watch", tmp_path)
+    assert code == 2
+    assert "no such run" in error
