@@ -4,7 +4,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from types import MethodType
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -30,9 +31,7 @@ from bertlab.model.build import build_encoder, build_tasks
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import OptimizerConfig
 from bertlab.objectives.changing import largest_of
-
-if TYPE_CHECKING:
-    from bertlab.api import EvaluatedModel
+from bertlab.plugins.index import added_name, added_names
 
 Input = str | tuple[Any, ...] | Mapping[str, Any]  # a text, a pair of texts, an example
 
@@ -111,17 +110,13 @@ class PretrainedModel:
             module.named_tasks() if isinstance(module, BertModule) else {}
         )
 
-    def evaluated(self) -> "EvaluatedModel":
-        """Return the model in the form that evaluations read.
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  a method of any kind
+        """Return a method that a package adds under ``PretrainedModel.NAME`` in `bertlab.names`."""
+        added: Any = added_name("bertlab.PretrainedModel", name)
+        return MethodType(added, self)
 
-        Raises:
-            ImportError: bertlab-evaluations is not installed.
-        """
-        from bertlab.api import EvaluatedModel  # noqa: PLC0415  of a package
-
-        return EvaluatedModel(
-            self.source, self.encoder, self.tokenizer, self.tasks, shows_progress=True
-        )
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *added_names("bertlab.PretrainedModel")})
 
     def predict(self, texts: Input | Sequence[Input]) -> list[dict[str, Any]]:
         """Return a prediction for each text, as ``bertlab predict`` writes them.

@@ -48,7 +48,7 @@ _BRINGS = {
         "evaluation probing, evaluation sentence_similarity, "
         "key evaluations, key evaluate_every, key checkpoint_words, name embed_texts, "
         "name words_checkpoints, name EvaluatedModel, name Evaluation, name EvaluationResult, "
-        "name ScoreGrid"
+        "name ScoreGrid, name PretrainedModel.evaluated"
     ),
     "bertlab-gpu": "strategy fsdp, key background_checkpoints, accumulate_grad_batches auto",
     "bertlab-guard": "key check_every",
@@ -68,7 +68,11 @@ _BRINGS = {
         "schedule cosine, schedule inverse_sqrt, schedule wsd, name data.AmountsInParts, "
         "name data.sampler_in_parts"
     ),
-    "bertlab-pages": "command demo, command watch, key push, key task_name",
+    "bertlab-pages": (
+        "command demo, command notebooks, command watch, key push, key task_name, "
+        "name PretrainedModel.attentions, name PretrainedModel.entities, "
+        "name PretrainedModel.fill, name PretrainedModel.layers"
+    ),
     "bertlab-studies": (
         "command study, command ablate, executor local, key seeds, key against_scratch, "
         "key executor, name Executor, name OrderedMap, key stages, logger wandb, logger mlflow, "
@@ -413,7 +417,7 @@ def added_name(module: str, name: str) -> object:
         if (package := package_of("name", key)) is not None:
             # of an AttributeError, `from bertlab import Study` would not show the message
             raise ImportError(f"{module}.{name} comes with {package}: pip install {package}")
-        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        raise AttributeError(f"{module!r} has no attribute {name!r}")
     entry = (own or found)[0]
     if entry.dist is not None:
         check_contract(entry.dist.name)

@@ -1,5 +1,6 @@
 """Names that packages add to bertlab and bertlab.testing."""
 
+import copy
 import importlib
 import sys
 from collections.abc import Iterator
@@ -60,3 +61,22 @@ def test_a_strangers_name_and_that_of_two(tmp_path: Path, monkeypatch: pytest.Mo
     plugins.forget_installed()
     with pytest.raises(ImportError, match=r"one 1.0 and two 1.0 both bring bertlab.shade"):
         bertlab.shade  # noqa: B018
+
+
+def test_a_method_of_a_loaded_model(
+    tmp_path: Path, tiny_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    code = "def shade(model, share):\n    return model.source, share"
+    names = {"PretrainedModel.shade": "shading:shade"}
+    install(tmp_path, "one", {"bertlab.names": names}, {"shading": code})
+    plugins.forget_installed()
+    model = bertlab.load(tiny_run)
+    assert "shade" in dir(model)
+    assert model.shade(share=0.5) == (model.source, 0.5)
+    assert model.__class__ is copy.copy(model).__class__
+    with pytest.raises(AttributeError, match=r"'bertlab\.PretrainedModel' has no attribute 'shad'"):
+        model.shad  # noqa: B018
+    without(monkeypatch, "bertlab-pages")
+    with pytest.raises(ImportError, match="comes with bertlab-pages: pip install"):
+        model.fill  # noqa: B018

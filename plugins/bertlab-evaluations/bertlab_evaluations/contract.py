@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,9 @@ from rich.progress import track
 
 from bertlab import TokenPrediction, language_model
 from bertlab.api import Column, Encoder, Example, Task, Tokenizer
+
+if TYPE_CHECKING:
+    from bertlab import PretrainedModel
 
 FloatArray = npt.NDArray[np.float64]
 _Batch = TypeVar("_Batch")
@@ -68,6 +71,13 @@ class EvaluatedModel:
     def device(self) -> torch.device:
         """Where the weights are."""
         return self.encoder.token_embedding.weight.device
+
+
+def evaluated(model: "PretrainedModel") -> EvaluatedModel:
+    """Return a model in the form that evaluations read: ``model.evaluated()``."""
+    return EvaluatedModel(
+        model.source, model.encoder, model.tokenizer, model.tasks, shows_progress=True
+    )
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,20 @@ class Demo(Command):
         return {"": make_parser("demo")}
 
 
+class Notebooks(Command):
+    """Copy the executed notebooks, which show bertlab from Python, into a folder."""
+
+    def main(self, arguments: list[str]) -> int:  # noqa: D102  the contract's
+        from bertlab_pages.notebooks_command import main  # noqa: PLC0415
+
+        return main("notebooks", arguments)
+
+    def parsers(self) -> "dict[str, ArgumentParser]":  # noqa: D102
+        from bertlab_pages.notebooks_command import make_parser  # noqa: PLC0415
+
+        return {"": make_parser("notebooks")}
+
+
 class Watch(Command):
     """The page of a run on this machine, which follows the run while it goes on."""
 

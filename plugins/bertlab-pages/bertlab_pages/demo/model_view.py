@@ -1,6 +1,5 @@
 """What the page asks of a model: predictions, what each layer would predict, attention maps."""
 
-import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -8,9 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from bertlab import CommandError, PretrainedModel, language_model
-from bertlab.api import BertlabError, Column, DataError, EvaluationError, Head, PackedBatch
-from bertlab.extend import TextRows, given_texts, words_of
+from bertlab import CommandError, PretrainedModel
+from bertlab.api import BertlabError, Column, DataError, Head, PackedBatch
+from bertlab.extend import words_of
 from bertlab_pages.attention_maps import (
     FIGURES,
     attention_layers,
@@ -19,6 +18,7 @@ from bertlab_pages.attention_maps import (
     target_masks,
 )
 from bertlab_pages.attention_page import ShownRow, attention_page, rounded_weights
+from bertlab_pages.inside import logit_lens, masked_lm, one_sequence
 
 _TOP = 3  # tokens of a layer
 _MOST_COMPARED = 100  # texts
@@ -40,11 +40,7 @@ class ModelView:
         if len(heads) > 1:
             raise CommandError(f"--head: found none, expected one of {', '.join(heads)}")
         self.head = next(iter(heads.values()), None)
-        self._predictor = None
-        with contextlib.suppress(EvaluationError):  # a model without one shows no layers
-            self._predictor, self._offset = language_model(
-                model.source, model.encoder, model.tokenizer, model.tasks
-            )
+        self._predictor = masked_lm(model)  # a model without one shows no layers
 
     def describe(self) -> dict[str, Any]:
         """Return what the page shows and asks for, and what the model can.
@@ -132,26 +128,18 @@ class ModelView:
         """
         assert self._predictor is not None
         batch = self._batch(values)
-        places = (batch.input_ids == self.model.tokenizer.mask_id).nonzero()[:, 0] + self._offset
-        output = self.model.encoder(batch, all_layers=True)
-        assert output.all_layers is not None
-        norm = getattr(self.model.encoder, "final_norm", None)
-        rows = []
-        for number, states in enumerate(output.all_layers):
-            hidden = states[places]
-            if norm is not None and number + 1 < len(output.all_layers):
-                hidden = norm(hidden)
-            shares, ids = self._predictor.logits(hidden).softmax(-1).topk(_TOP)
-            rows.append(
+        places = (batch.input_ids == self.model.tokenizer.mask_id).nonzero()[:, 0]
+        states = self.model.encoder(batch, all_layers=True).all_layers
+        assert states is not None
+        return {
+            "layers": [
                 [
-                    [
-                        {"token": self.model.tokenizer.readable(each), "probability": share}
-                        for each, share in zip(of_mask, weights, strict=True)
-                    ]
-                    for of_mask, weights in zip(ids.tolist(), shares.tolist(), strict=True)
+                    [{"token": token, "probability": share} for token, share in guesses]
+                    for guesses in layer
                 ]
-            )
-        return {"layers": rows}
+                for layer in logit_lens(self.model, self._predictor, states, places, _TOP)
+            ]
+        }
 
     @torch.no_grad()
     def attention(self, values: Mapping[str, str]) -> str:
@@ -216,16 +204,12 @@ class ModelView:
         """Return the first two texts as one sequence."""
         texts = [values.get(field["name"], "") for field in self._fields()]
         pair = texts[1] if len(texts) > 1 and texts[1].strip() and not self.compares else None
-        given = given_texts([texts[0]], None if pair is None else [pair])
-        rows = TextRows(given, self.model.tokenizer, self.model.max_seq_length)
-        ((batch,),) = list(rows)
-        return batch.to(self.model.encoder.token_embedding.weight.device)
+        return one_sequence(self.model, texts[0], pair)
 
     @property
     def has_layers(self) -> bool:
         """Whether :meth:`layers` can be asked for: masked tokens are predicted, both ways."""
-        causal = bool(getattr(self.model.encoder, "causal", False))
-        return self._predictor is not None and not causal
+        return self._predictor is not None
 
     def _has_attention(self) -> bool:
         try:
