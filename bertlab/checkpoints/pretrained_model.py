@@ -165,9 +165,7 @@ class PretrainedModel:
             DataError: if there is no text, or one is too long.
             ImportError: bertlab-evaluations is not installed.
         """
-        import bertlab  # noqa: PLC0415  its face has the names of packages, too
-
-        embed = getattr(bertlab, "embed_texts")  # noqa: B009
+        embed: Any = added_name("bertlab", "embed_texts")
         vectors: npt.NDArray[np.float32] = embed(self, texts, layers, combine, pool, batch_size)
         return vectors
 

@@ -318,13 +318,15 @@ class BertlabCLI(LightningCLI):
         return code
 
     def _introduce(self) -> None:
-        """Print the data report and what is about to run."""
-        for title, rows in self.datamodule.report_tables():
+        """Print the data report, unless the run has printed it before, and what is about to run."""
+        start = 0 if self.goes_on is None else self.goes_on.checkpoint.global_step
+        for title, rows in () if start else self.datamodule.report_tables():
             print_table(title, rows)
         size, parts = self.datamodule.sequences_per_step(), self.trainer.accumulate_grad_batches
         step = f"{in_words(size)} sequences a step{f' in {parts} parts' if parts > 1 else ''}"
         model = f"{self.directory}: {self.parameters:,} parameters"
-        say(f"{model}, {step}, seed {self.resolved.seed}")
+        begins = f", goes on from step {start}" if start else ""
+        say(f"{model}, {step}, seed {self.resolved.seed}{begins}")
 
     def _is_saved(self) -> bool:
         """Return whether there is a checkpoint to go on from."""

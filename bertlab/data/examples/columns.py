@@ -80,7 +80,7 @@ def map_columns(
     raw: RawExamples, wanted: Sequence[Column], candidates: ColumnSources, needs_truth: bool
 ) -> list[Mapped]:
     """Find the head's columns in a source; optional ones, and truth not needed, may be missing."""
-    mapped = []
+    mapped, missing = [], {}
     taken: set[str] = set()
     for column in wanted:
         options = candidates.get(column.name, ())
@@ -90,9 +90,11 @@ def map_columns(
             names = raw.class_names.get(found[0]) if isinstance(found[0], str) else None
             mapped.append(Mapped(column, found[0], _place(found[0], column.name), names))
         elif column.required and (needs_truth or not column.is_truth):
-            raise _missing(raw, column.name, options)
+            missing[column.name] = options
         elif raw.rows_vary and options:  # a later row may have it
             mapped.append(Mapped(column, options[0], _place(options[0], column.name), None))
+    if missing:
+        raise _missing(raw, missing)
     return mapped
 
 
@@ -111,9 +113,7 @@ def _is_heading(cells: Sequence[str], wanted: Sequence[Column], candidates: Colu
     keys = tuple(map(str, range(len(cells))))
     for column in wanted:
         options = candidates.get(column.name, ())
-        if not column.is_truth or not options or not isinstance(options[0], str):
-            continue
-        place = _resolve(options[0], keys, set())
+        place = _resolve(options[0], keys, set()) if column.is_truth and options else None
         names = {column.name, *column.aliases, *_LABEL_HEADINGS}
         if isinstance(place, str) and cells[int(place)].strip().lower() in names:
             return True
@@ -152,23 +152,24 @@ def _resolve(source: ColumnSource, columns: Sequence[str], taken: set[str]) -> C
     return None
 
 
-def _missing(raw: RawExamples, name: str, options: Sequence[ColumnSource]) -> DataError:
+def _missing(raw: RawExamples, missing: Mapping[str, Sequence[ColumnSource]]) -> DataError:
     numbered = raw.columns == tuple(map(str, range(len(raw.columns))))
-    names = _names({name: options})
-    fitting = [each for each in names if is_place(each) == numbered] or names
-    lacking = [each for each in fitting if each not in raw.columns]
-    sought = f"no column {' or '.join(map(repr, lacking))}"
-    if lacking != [name]:
-        sought += f", which {name!r} comes from"
-    there = ", ".join(map(repr, raw.columns[:_MOST_SHOWN]))
-    if numbered:
-        there = f"{len(raw.columns)}, numbered from 0"
-    hint = nearest(lacking[0], [column for column in raw.columns if not is_place(column)])
+    others = [column for column in raw.columns if not is_place(column)]
+    found = []
+    for name, options in missing.items():
+        names = _names({name: options})
+        fitting = [each for each in names if is_place(each) == numbered] or names
+        lacking = [each for each in fitting if each not in raw.columns]
+        from_them = "" if lacking == [name] else f", which {name!r} comes from"
+        sought = f"no column {' or '.join(map(repr, lacking))}{from_them}"
+        found.append(f"{sought}{nearest(lacking[0], others)}")
     if numbered and len(raw.columns) == 1:
         return DataError(f"{raw.name}: {sought}: its lines have one column alone; check the format")
-    place = "1" if numbered else "COLUMN"
+    shown = ", ".join(map(repr, raw.columns[:_MOST_SHOWN]))
+    there = f"{len(raw.columns)}, numbered from 0" if numbered else shown
+    places = [f"{name}: {n if numbered else 'COLUMN'}" for n, name in enumerate(missing, 1)]
     without = "" if numbered else " (its number, from 0, where there is no header)"
     return DataError(
-        f"{raw.name}: {sought}{hint}; columns there: {there}; say which is which, as in "
-        f"data.columns: {{{name}: {place}}}{without}, or check the format"
+        f"{raw.name}: {'; '.join(found)}; columns there: {there}; say which is which, as in "
+        f"data.columns: {{{', '.join(places)}}}{without}, or check the format"
     )

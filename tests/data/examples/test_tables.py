@@ -149,6 +149,14 @@ BAD = [
     ),
     ("a.jsonl", '{"text": "a", "label": [1]}', ["column 'label': found list [1], expected a name"]),
     ("a.csv", "Text,label\na,b\n", ["a.csv: no column 'text'; did you mean 'Text'?", "'label'"]),
+    (
+        "a.csv",
+        "Text,grade\na,b\n",
+        [
+            "no column 'text'; did you mean 'Text'?; no column 'label'; columns",
+            "text: COLUMN, label",
+        ],
+    ),
     ("a.dat", "text\n", ["the ending '.dat' does not tell the format", "tsv, csv"]),
 ]
 
