@@ -10,7 +10,7 @@ from dataclasses import replace
 from bertlab_studies.report.comparison import LEVEL, Comparison
 from bertlab_studies.report.contrast_noise import draw_test
 from bertlab_studies.report.failed_runs import failed_runs
-from bertlab_studies.report.failures import UNSTABLE, count_runs, is_unstable
+from bertlab_studies.report.failures import UNSTABLE, count_runs, is_established, is_unstable
 from bertlab_studies.report.findings import FEW_SEEDS, decimals, signed
 from bertlab_studies.study_scores import Measure, StudyScores
 
@@ -40,16 +40,19 @@ def conditions(scores: StudyScores, comparisons: Comparisons) -> list[str]:
 def _unstable(scores: StudyScores) -> Iterator[str]:
     """Yield a line for each variant of whose runs many failed."""
     for measure in _primary(scores):
-        for variant, failed in failed_runs(scores, measure).items():
+        failed = failed_runs(scores, measure)
+        for variant, seeds in failed.items():
             cell = scores.cell(variant, measure)
-            if is_unstable(failed, cell):
-                yield (
-                    f"{variant}, {measure.name}: unstable: {len(failed)} of "
-                    f"{count_runs(failed, cell)} runs failed; its mean is mostly a matter of how "
-                    "many do, so a star is about the runs that learned, and rates of failure are "
-                    f"compared apart (Fisher); unstable is called what fails in {UNSTABLE:.0%} of "
-                    "runs or more"
-                )
+            if not is_unstable(seeds, cell):
+                continue
+            star = "a star needs the difference with and without these runs"
+            if is_established(failed, scores, measure, [variant]):
+                star = "a star is about the runs that learned"
+            yield (
+                f"{variant}, {measure.name}: unstable: {len(seeds)} of {count_runs(seeds, cell)} "
+                f"runs failed ({UNSTABLE:.0%} or more); its mean is mostly a matter of how many "
+                f"do, so {star}, and rates of failure are compared apart (Fisher)"
+            )
 
 
 def _few_against_many(scores: StudyScores, comparisons: Comparisons) -> Iterator[str]:

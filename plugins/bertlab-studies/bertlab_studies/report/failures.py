@@ -15,6 +15,7 @@ from bertlab_studies.report.seed_noise import ROUNDING
 from bertlab_studies.study_scores import Cell, Measure, StudyScores
 
 UNSTABLE = 0.3  # share of a variant's runs that failed, from which it is unstable
+_RUNS = 8  # of a variant, from which two groups of its runs are told from a wide spread
 TRIM = 0.2  # share of the runs that a trimmed mean leaves out at each end
 
 
@@ -48,10 +49,10 @@ class FailureComparison:
 def is_established(
     failed: Mapping[str, set[int]], scores: StudyScores, measure: Measure, variants: Iterable[str]
 ) -> bool:
-    """Whether failures of some variants are more than one low run, which may be noise.
+    """Whether failures of some variants are more than a low run or two, which may be noise.
 
-    A run is degenerate, or two variants of the study have failed runs, or a variant of the sum has
-    two and ``UNSTABLE`` of its runs.
+    A run is degenerate, or two variants of the study have failed runs, or a variant of the sum is
+    unstable and has so many runs that it is not just noisier than the others.
 
     Args:
         failed: as :func:`~bertlab_studies.report.failed_runs.failed_runs` returns it.
@@ -63,7 +64,10 @@ def is_established(
         return True
     return any(
         failed[name] & scores.cell(name, measure).degenerate.keys()
-        or is_unstable(failed[name], scores.cell(name, measure))
+        or (
+            is_unstable(failed[name], scores.cell(name, measure))
+            and count_runs(failed[name], scores.cell(name, measure)) >= _RUNS
+        )
         for name in variants
     )
 

@@ -317,15 +317,16 @@ def compare_contrasts(
     known = known_of(scores) if known is None else known
     failed = known.failed[measure.name]
     cells = {variant: scores.cell(variant, measure) for variant in scores.variants}
-    found = _contrasts(cells, wanted, measure, known, draws)
     hurt = {key: each for key, each in wanted.items() if any(failed[variant] for variant in each)}
-    if not hurt:
-        return found
+    whole = {key: each for key, each in wanted.items() if key not in hurt}
+    # a variant whose runs fail tells nothing of the noise of two that learn
     learned = {variant: without(cell, failed[variant]) for variant, cell in cells.items()}
+    found = _contrasts(learned, whole, measure, known, draws)
+    found |= _contrasts(cells, hurt, measure, known, draws)
     for key, rest in _contrasts(learned, hurt, measure, known, draws=0).items():
         established = is_established(failed, scores, measure, hurt[key])
         found[key] = replace(found[key], without_failed=rest, of_learned=established)
-    return found
+    return {key: found[key] for key in wanted}
 
 
 def _contrasts(
@@ -335,6 +336,8 @@ def _contrasts(
     known: Known,
     draws: int,
 ) -> dict[str, Comparison]:
+    if not wanted:
+        return {}
     noise = seed_noise(
         {variant: cell.values for variant, cell in cells.items()},
         known.ratios.get(measure.name),

@@ -15,7 +15,7 @@ from bertlab_studies.report.failed_runs import failed_runs
 from bertlab_studies.report.report import Report
 from bertlab_studies.study_scores import Measure, StudyScores
 
-SCHEMA = 1  # raised when a key goes or gets another meaning; new keys do not raise it
+SCHEMA = 2  # raised when a key goes or gets another meaning; new keys do not raise it
 # of a comparison, in the order of report.json
 _COMPARED = (
     *("difference", "error", "freedom", "low", "high", "p", "p_adjusted", "significant"),

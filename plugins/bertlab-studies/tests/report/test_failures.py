@@ -252,6 +252,14 @@ def test_a_star_is_about_the_runs_that_learned_if_half_of_them_fail():
     assert better.with_equivalent(0.01).equivalent
 
 
+def test_a_variant_that_fails_tells_nothing_of_the_noise_of_others():
+    values = normal(np.random.default_rng(11), 4, 10)
+    expected = compare_study(study(*values))["d", MEASURE.name].p
+    values[1, :3] -= 3
+    found = compare_study(study(*values))["d", MEASURE.name].p
+    assert found == pytest.approx(expected, rel=0.2)
+
+
 def test_rates_are_corrected_over_all_comparisons():
     rng = np.random.default_rng(9)
     values = normal(rng, 3, 10)
