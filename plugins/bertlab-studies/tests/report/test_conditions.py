@@ -56,11 +56,12 @@ def test_few_runs_against_many_name_what_more_would_show():
     assert said(values[0], values[1][:7]) == []
 
 
-@pytest.mark.parametrize(("variants", "words"), [(2, "skewed"), (5, "two groups"), (3, "")])
+@pytest.mark.parametrize(
+    ("variants", "words"), [(2, "skewed"), (3, "two groups"), (5, "two groups")]
+)
 def test_what_few_seeds_cannot_check_is_named_beside_a_star(variants: int, words: str):
     values = normal(variants, 3)
     assert said(*values) == []
     values[-1] += 0.2
-    lines = said(*values)
-    assert len(lines) == bool(words)
-    assert all(words in line for line in lines)
+    [line] = said(*values)
+    assert words in line
