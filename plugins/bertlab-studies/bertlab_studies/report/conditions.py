@@ -92,9 +92,9 @@ def _assumed(scores: StudyScores, comparisons: Comparisons) -> Iterator[str]:
         )
     if variants >= MANY_VARIANTS and seeds <= FEW_SEEDS:
         yield (
-            f"{seeds} seeds: if runs of all variants end in two groups that are too close to be "
-            "told apart (less than ten deviations), up to 12 % of such studies have a star by "
-            "chance, not 5 %; five seeds keep 5 %"
+            f"{seeds} seeds: if one variant is far noisier than the others, or runs of all end in "
+            "two groups that are too close to be told apart (ten deviations or less), up to 11 % "
+            "of such studies have a star by chance, not 5 %; five seeds keep 5 %"
         )
 
 
