@@ -42,11 +42,8 @@ def losses_by_rows(
     torch's functions write float32 scores, their log-softmax and two gradients, which takes four
     times the memory, and longer.
 
-    Args:
-        scores: ``(K or more, C)``. Overwritten by their gradient if ``bias_gradient`` is given.
-        labels: ``(K,)`` int64 class ids.
-        bias: ``(C,)`` added to each row.
-        bias_gradient: ``(C,)`` float32, to which the gradient's sum over the rows is added.
+    ``scores`` ``(K or more, C)`` are overwritten by their gradient if ``bias_gradient`` ``(C,)`` is
+    given, which gets that of the bias; ``labels`` are ``(K,)`` int64.
     """
     losses = scores.new_empty(len(labels), dtype=torch.float32)
     height = max(1, min(len(labels), _SCORES // scores.shape[1]))  # 34 of 30,522 scores
@@ -94,11 +91,7 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor, labels: T
     spares their size in memory, and the bias is added and has its gradient while some rows of them
     are in a core's cache. Under autocast the products are in its dtype, nothing else is.
 
-    Args:
-        hidden: ``(K or more, H)``; rows that follow do not count.
-        weight: ``(V, H)``.
-        bias: ``(V,)``.
-        labels: ``(K,)`` int64 class ids.
+    ``hidden`` is ``(K or more, H)``, of which rows that follow do not count, ``weight`` ``(V, H)``.
     """
     total: Tensor = _LinearCrossEntropy.apply(hidden, weight, bias, labels)  # type: ignore[no-untyped-call]
     return total
