@@ -19,12 +19,7 @@ class SummedCrossEntropy(nn.Module):
     """Cross-entropy in nats, summed in float32; a module so that it can be compiled."""
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return a scalar.
-
-        Args:
-            logits: ``(K, C)`` scores of any floating dtype; rows that follow do not count.
-            labels: ``(K,)`` int64 class ids.
-        """
+        """Return a scalar for ``(K or more, C)`` scores of any dtype and ``(K,)`` int64 labels."""
         on_cpu = logits.device.type == "cpu" and not torch.compiler.is_compiling()
         if on_cpu and not torch.is_grad_enabled():
             return losses_by_rows(logits, labels).sum()
@@ -43,7 +38,7 @@ def losses_by_rows(
     times the memory, and longer.
 
     ``scores`` ``(K or more, C)`` are overwritten by their gradient if ``bias_gradient`` ``(C,)`` is
-    given, which gets that of the bias; ``labels`` are ``(K,)`` int64.
+    given, to which its sum over the rows is added; ``labels`` are ``(K,)`` int64.
     """
     losses = scores.new_empty(len(labels), dtype=torch.float32)
     height = max(1, min(len(labels), _SCORES // scores.shape[1]))  # 34 of 30,522 scores

@@ -111,19 +111,12 @@ class MaskingRecipe:
 
 @dataclass(frozen=True)
 class KeyedDraws:
-    """Random numbers that belong to tokens, wherever in a batch these stand.
-
-    Attributes:
-        rng: the stream.
-        sequence_counters: ``(B,)`` int64 arrays that together name each sequence.
-        token_counter: ``(T,)`` int64 that names a token among those of its sequence's name.
-        sequence_of_token: ``(T,)`` number of each token's sequence.
-    """
+    """Random numbers that belong to tokens, wherever in a batch these stand."""
 
     rng: "CounterRNG"
-    sequence_counters: tuple[IntArray, ...]
-    token_counter: IntArray
-    sequence_of_token: IntArray
+    sequence_counters: tuple[IntArray, ...]  # (B,) int64 each, which together name a sequence
+    token_counter: IntArray  # (T,) int64, which name a token within its sequence's name
+    sequence_of_token: IntArray  # (T,)
 
     def shuffle(self, positions: IntArray) -> IntArray:
         """Return the order that puts ``positions``, fewer than 2**32, in random order."""

@@ -199,7 +199,7 @@ def check_checkpoints(settings: Mapping[str, Any]) -> None:
 
 
 def _check_figures(filename: str, metrics: Sequence[str]) -> None:
-    """Raise ConfigError if a name asks for a figure that there is not: Lightning writes 0 for it."""
+    """Raise ConfigError if a name asks for a figure that is not there: Lightning writes 0."""
     for _, name, _, _ in Formatter().parse(filename):
         if name and name not in ("epoch", "step", *metrics):
             raise ConfigError(

@@ -30,7 +30,9 @@ class OptimizerModes(Callback):
         self._begun = False
         if stage != TrainerFn.FITTING:
             return
-        if isinstance(trainer.strategy, ModelParallelStrategy) or hasattr(trainer.strategy, "divide"):
+        if isinstance(trainer.strategy, ModelParallelStrategy) or hasattr(
+            trainer.strategy, "divide"
+        ):
             raise ConfigError(
                 "trainer.strategy: expected auto or ddp with this optimizer, whose weights for "
                 "evaluation are of whole tensors"

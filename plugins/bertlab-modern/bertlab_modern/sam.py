@@ -5,14 +5,14 @@ from collections.abc import Callable, Sequence
 import torch
 from torch.optim import AdamW, Optimizer
 
-from bertlab.api import OptimizerRecipe, ParameterGroup
 from bertlab import check_at_least
+from bertlab.api import OptimizerRecipe, ParameterGroup
 from bertlab.extend import check_betas, check_eps
 from bertlab_modern.stepping import JoinedOptimizer, loss_of
 
 
 class Sam(OptimizerRecipe):
-    """AdamW with the gradient at ``w + rho g / |g|``, of the same batch and dropout (Foret et al. 2021).
+    """AdamW with the gradient at ``w + rho g / |g|`` (Foret et al. 2021), of the same dropout.
 
     A step takes two passes. The loss that is logged is that of the second.
 

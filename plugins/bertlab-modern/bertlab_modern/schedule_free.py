@@ -61,7 +61,7 @@ class _ConstantRate(OptimizerModes):
 
 
 class ScheduleFreeAdamW(Optimizer):
-    """Algorithm 1 of Defazio et al. 2024; the parameters are ``y`` in ``train()``, ``x`` in ``eval()``.
+    """Algorithm 1 of Defazio et al. 2024; parameters are ``y`` in ``train()``, ``x`` in ``eval()``.
 
     Args:
         groups: with ``params``, and perhaps ``lr`` and ``weight_decay``.

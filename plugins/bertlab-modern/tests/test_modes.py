@@ -1,4 +1,4 @@
-"""Schedule-free AdamW and SAM: against direct loops, and in runs with evaluations and checkpoints."""
+"""Schedule-free AdamW and SAM: against direct loops, and in runs with checkpoints."""
 
 import json
 from pathlib import Path
@@ -108,7 +108,7 @@ def test_what_is_evaluated_and_saved_is_the_average(
         assert any(torch.allclose(y.lerp(z, 1 - 1 / 0.9), x, atol=1e-7) for z in fitting), name
     # what the run said of its last step is what the file gives
     results = json.loads((run / "results.json").read_text())
-    code, out, error = bertlab("validate", "--ckpt_path", run)
+    code, _, error = bertlab("validate", "--ckpt_path", run)
     assert code == 0, error
     code, _, error = bertlab("fit", "--ckpt_path", run)  # scored again, and not changed
     assert code == 0, error

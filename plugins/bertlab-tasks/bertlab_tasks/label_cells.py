@@ -17,7 +17,15 @@ _SEPARATORS = ("|", ";", ",")
 _HOLDS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
 _WORDS = {"yes": True, "y": True, "no": False, "n": False}
 _FRACTION = re.compile(r"[-+]?\d*\.\d+")
-_OTHER_MARKS = ("\n", "/", "+", "&", "、", "，", " ")  # between names, if data.label_separator says so
+_OTHER_MARKS = (
+    "\n",
+    "/",
+    "+",
+    "&",
+    "、",
+    "，",
+    " ",
+)  # between names, if data.label_separator says so
 _MULTI_HOT = re.compile(r"[01](?:[ ,;|]\s?[01])+")
 _UNLABELLED = {"-1", "-1.0"}  # in the columns of the toxic comments' test set
 

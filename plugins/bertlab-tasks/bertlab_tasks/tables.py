@@ -99,7 +99,7 @@ class TableFile:
 
 
 def _encodable(value: Any) -> Any:  # noqa: ANN401  any value of JSON
-    """Return a value whose texts can be encoded: half a surrogate pair as JSON has it, \\ud800."""
+    r"""Return a value that can be encoded: half a surrogate pair as JSON has it, \ud800."""
     if isinstance(value, str):
         return value.encode(errors="backslashreplace").decode()
     if isinstance(value, Mapping):

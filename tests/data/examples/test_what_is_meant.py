@@ -54,7 +54,8 @@ def test_a_row_that_looks_like_a_header(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "labels", [("Yes", "yes"), ("1", "1.0"), ("01", "1"), ("café", "cafe\u0301"), ("a b", "a\u00a0b")]
+    "labels",
+    [("Yes", "yes"), ("1", "1.0"), ("01", "1"), ("café", "cafe\u0301"), ("a b", "a\u00a0b")],
 )
 def test_labels_that_are_one_written_twice(tmp_path, labels):
     one, other = labels
@@ -74,7 +75,15 @@ def test_labels_in_lists_and_tags_are_checked_as_well(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "form", ["{}", "{}.5", "#{}", "2024-05-1{} 10:00:00", "10.0.0.{}", "0f8fad5b-d9cb-469f-a165-7086772{:05}"]
+    "form",
+    [
+        "{}",
+        "{}.5",
+        "#{}",
+        "2024-05-1{} 10:00:00",
+        "10.0.0.{}",
+        "0f8fad5b-d9cb-469f-a165-7086772{:05}",
+    ],
 )
 def test_ids_are_no_texts(tmp_path, form):
     rows = "".join(f"{form.format(n)},a text {n},{'ab'[n % 2]}\n" for n in range(6))
