@@ -121,14 +121,13 @@ class ScheduleFreeAdamW(Optimizer):
         state: dict[str, Any] = self.state[weight]
         if not state:
             # numbers, as load_state_dict rounds tensors to the type of the weights
-            state.update(steps=0, fastest=0.0, weights=0.0)
+            state.update(steps=0, weights=0.0)
             state["z"] = weight.detach().clone()
             state["exp_avg_sq"] = torch.zeros_like(weight)
         (near, second), rate = group["betas"], group["lr"]
         state["steps"] += 1
-        state["fastest"] = max(state["fastest"], rate)
-        state["weights"] += state["fastest"] ** 2
-        share = state["fastest"] ** 2 / state["weights"] if state["weights"] else 0.0
+        state["weights"] += rate**2
+        share = rate**2 / state["weights"] if state["weights"] else 0.0
         squares, z = state["exp_avg_sq"], state["z"]
         squares.mul_(second).addcmul_(gradient, gradient, value=1 - second)
         correction = math.sqrt(1 - second ** state["steps"])

@@ -40,8 +40,8 @@ def free_loop(weight: Tensor, gradients: list[Tensor], rates: list[float], decay
         square = 0.999 * square + 0.001 * gradient**2
         move = gradient / ((square / (1 - 0.999**step)).sqrt() + 1e-8) + decay * y
         z = z - rate * move
-        total += max(rates[:step]) ** 2
-        share = max(rates[:step]) ** 2 / total
+        total += rate**2
+        share = rate**2 / total
         x = (1 - share) * x + share * z
         y = 0.1 * z + 0.9 * x
     return x, y
