@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from lightning.pytorch import LightningModule
+from lightning.pytorch import Callback, LightningModule
 from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -237,6 +237,10 @@ class BertModule(LightningModule):
             for row, prediction in zip(rows, task.decode(output, batch), strict=True):
                 row.update(prediction)  # of mlm and nsp: one dict with the keys of both
         return rows
+
+    def configure_callbacks(self) -> list[Callback]:
+        """Return what the optimiser needs beside itself."""
+        return [*self.optimizer_config.recipe.callbacks()]
 
     def configure_optimizers(self) -> Any:  # noqa: ANN401  Lightning's type is a private union
         """Return the optimiser and its schedule, stepped once an optimiser step."""

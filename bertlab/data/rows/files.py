@@ -189,8 +189,8 @@ def _pick(folder: Path, split: str | None, official: Mapping[str, Sequence[str]]
     if (folder / "data").is_dir() and not any(map(ending_format, there)):
         return _pick(folder / "data", split, official)
     raise DataError(
-        f"{folder}: no file for split {split!r}, expected for example {splits[0]}.tsv; "
-        f"there is {listed}"
+        f"{folder}: no file for split {split!r}, expected for example {splits[0]}.tsv (of one file "
+        f"or pattern in place of the folder a share is held out); there is {listed}"
     )
 
 
