@@ -248,6 +248,7 @@ from bertlab.objectives.changing import moments as moments
 from bertlab.objectives.changing import whole_at as whole_at
 from bertlab.objectives.changing import whole_ends as whole_ends
 from bertlab.plugins.hooks import first_result as first_result
+from bertlab.plugins.hooks import hook_modules as hook_modules
 from bertlab.plugins.hooks import hook_results as hook_results
 from bertlab.plugins.hooks import load_module as load_module
 from bertlab.plugins.hooks import name_of_hooks as name_of_hooks
@@ -263,6 +264,7 @@ from bertlab.plugins.index import Plugin as Plugin
 from bertlab.plugins.index import brought_by as brought_by
 from bertlab.plugins.index import entry_package as entry_package
 from bertlab.plugins.index import entry_points_of as entry_points_of
+from bertlab.plugins.index import forget_installed as forget_installed
 from bertlab.plugins.index import import_class as import_class
 from bertlab.plugins.index import installed as installed
 from bertlab.plugins.index import listed as listed
