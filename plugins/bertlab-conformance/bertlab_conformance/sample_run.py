@@ -36,7 +36,7 @@ from bertlab_conformance.task_cases import EncoderCase, HeadCase, ObjectiveCase,
 
 STEPS, EVERY = 12, 6
 SMALL = {
-    "num_hidden_layers": 2,
+    "num_hidden_layers": 3,
     "hidden_size": 32,
     "num_attention_heads": 2,
     "intermediate_size": 64,
