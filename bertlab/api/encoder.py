@@ -66,6 +66,20 @@ class Encoder(nn.Module, ABC):
         """
 
 
+class Adapter(ABC):
+    """Trains a few new weights in place of an encoder's: ``model.adapter: {name: NAME, …}``."""
+
+    @abstractmethod
+    def adapt(self, encoder: Encoder) -> None:
+        """Freeze weights of an encoder and add those that are trained.
+
+        Called by ``fit``, when the first weights are loaded. ``encoder.state_dict()`` keeps every
+        name, with the weights of a plain encoder that computes the same: these are what is
+        evaluated, loaded and exported. Further names hold what is trained, so that
+        ``load_state_dict`` can go on.
+        """
+
+
 def layers_of(encoder: nn.Module) -> list[nn.Module]:
     """Return what an encoder calls one after the other: the members of its ``nn.ModuleList``s."""
     lists = [each for each in encoder.modules() if isinstance(each, nn.ModuleList)]

@@ -61,7 +61,7 @@ _BRINGS = {
     "bertlab-modern": (
         "encoder modern, tokenizer bpe, tokenizer unigram, optimizer lamb, optimizer lion, "
         "optimizer muon, name model.freeze_layers, name parameter_depths, "
-        "name ModernEncoder, tokenizer_model BPE, tokenizer_model Unigram, "
+        "adapter lora, name ModernEncoder, tokenizer_model BPE, tokenizer_model Unigram, "
         "tokenizer_model WordLevel, name JoinedOptimizer, name model.torch_optimizers, "
         "huggingface_form roberta, model_type roberta, model_type modernbert, "
         "input_format sentence_pairs, input_format full_sentences, input_format doc_sentences, "
@@ -111,6 +111,7 @@ KEYS: dict[Kind, str] = {
     "encoder": "model.encoder",
     "objective": "model.objectives",
     "head": "model.head",
+    "adapter": "model.adapter",
     "source": "data.corpus, data.source",
     "input_format": "data.input_format",
     "metric": "model.metrics",
@@ -209,11 +210,8 @@ def installed(kind: Kind) -> dict[str, Plugin]:
 
 def forget_installed() -> None:
     """Read the entry points anew; for tests, and after a package was installed."""
-    _all_entry_points.cache_clear()
-    entry_points_of.cache_clear()
-    _name_and_version.cache_clear()
-    listed.cache_clear()
-    installed.cache_clear()
+    for read in (_all_entry_points, entry_points_of, _name_and_version, listed, installed):
+        read.cache_clear()
     contract_of.cache_clear()
 
 

@@ -41,7 +41,7 @@ from bertlab.data.module import TaskData
 from bertlab.data.run_length import asked_steps, training_size
 from bertlab.errors import CommandError, TrainerError, check_at_least, print_table, say, warn
 from bertlab.files import write_json
-from bertlab.model.build import build_tasks, compile_layers, compile_losses
+from bertlab.model.build import adapt, build_tasks, compile_layers, compile_losses
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer import check_end
 from bertlab.objectives.changing import in_words
@@ -194,8 +194,9 @@ class BertlabCLI(LightningCLI):
         self.datamodule.encode()  # by the head, whose labels are known now
 
     def after_instantiate_classes(self) -> None:
-        """Check what would stop a run later, and give its record its content."""
+        """Adapt, check what would stop a run later, and give its record its content."""
         if self.fits:
+            adapt(self.model.encoder, self.resolved.plain["model"].get("adapter"))
             self._check_fit()
         if self.fits and not self.rehearses:
             self._describe()

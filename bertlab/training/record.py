@@ -32,6 +32,7 @@ from bertlab.checkpoints.run_directory import (
     session,
 )
 from bertlab.checkpoints.training_state import refusing_other_state, watch_loading
+from bertlab.config.merge import PLUGIN_SECTIONS
 from bertlab.config.recorded import CONFIG_VERSION
 from bertlab.config.request import Request
 from bertlab.config.yaml_files import Config
@@ -343,17 +344,14 @@ def facts_of(
 
 def _used(request: Request, config: Config) -> Iterator[Plugin]:
     """Yield the plugins that a config names, wherever it does."""
-    named: dict[Kind, list[str | None]] = {
-        "encoder": [request.encoder],
-        "objective": [*request.objectives],
-        "head": [request.head, *request.heads.values()],
-        "metric": [*request.metrics],
-        "optimizer": [request.optimizer],  # a class of torch.optim is no plugin
-        "schedule": [request.schedule],
-        "tokenizer": [request.tokenizer],
-    }
-    for kind, names in named.items():
-        yield from (installed(kind)[name] for name in names if name in installed(kind))
+    named: list[tuple[Kind, str | None]] = [
+        *((kind, getattr(request, kind)) for kind in PLUGIN_SECTIONS.values()),
+        *(("head", name) for name in request.heads.values()),
+        *(("objective", name) for name in request.objectives),
+        *(("metric", name) for name in request.metrics),
+    ]
+    # a class of torch.optim is no plugin
+    yield from (installed(kind)[name] for kind, name in named if name in installed(kind))
     data = config["data"]
     given = [data.get("source"), *_listed(data.get("corpus"))]
     for location in given:

@@ -162,12 +162,17 @@ class SampleRun:
         sections = ["\n".join([f"[{group}]", *lines, ""]) for group, lines in groups.items()]
         (place / "entry_points.txt").write_text("\n".join(sections), "utf-8")
         sys.path.append(str(home))
-        _read_anew()
+        self._read_anew()
         try:
             yield
         finally:
             sys.path.remove(str(home))
-            _read_anew()
+            self._read_anew()
+
+    def _read_anew(self) -> None:
+        forget_installed()
+        if HOOKS in self._lines:
+            hook_modules.cache_clear()
 
     def _name(self, kind: Kind, plugin: type) -> str:
         """Return a class's name in configs; its own, or that of the imaginary package."""
@@ -251,8 +256,3 @@ class SampleRun:
         file = self.folder / f"{name}.jsonl"
         file.write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
         return file
-
-
-def _read_anew() -> None:
-    forget_installed()
-    hook_modules.cache_clear()
