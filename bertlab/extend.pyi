@@ -255,13 +255,13 @@ from bertlab.plugins.hooks import name_of_hooks as name_of_hooks
 from bertlab.plugins.hooks import package_keys as package_keys
 from bertlab.plugins.index import FIRST_PARTY as FIRST_PARTY
 from bertlab.plugins.index import GROUPS as GROUPS
+from bertlab.plugins.index import HOOKS as HOOKS
 from bertlab.plugins.index import KEYS as KEYS
 from bertlab.plugins.index import METAPACKAGE as METAPACKAGE
 from bertlab.plugins.index import OWN_PACKAGE as OWN_PACKAGE
 from bertlab.plugins.index import RECORDED_AS as RECORDED_AS
 from bertlab.plugins.index import Kind as Kind
 from bertlab.plugins.index import Plugin as Plugin
-from bertlab.plugins.index import brought_by as brought_by
 from bertlab.plugins.index import entry_package as entry_package
 from bertlab.plugins.index import entry_points_of as entry_points_of
 from bertlab.plugins.index import forget_installed as forget_installed
@@ -274,7 +274,6 @@ from bertlab.plugins.index import version_of as version_of
 from bertlab.plugins.index import where_to_get as where_to_get
 from bertlab.plugins.index import why_unusable as why_unusable
 from bertlab.plugins.signatures import broken_signature as broken_signature
-from bertlab.plugins.strangers import HOOKS as HOOKS
 from bertlab.plugins.strangers import content_hash as content_hash
 from bertlab.tokenizer.files import SPECIAL_TOKENS as SPECIAL_TOKENS
 from bertlab.tokenizer.files import added_tokens as added_tokens

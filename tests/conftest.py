@@ -45,7 +45,7 @@ trainer: {max_steps: 6, val_check_interval: 3, log_every_n_steps: 1, accelerator
 """
 
 
-HOOK_MODULES = len(entry_points(group=hooks.GROUP))
+HOOK_MODULES = len(entry_points(group=hooks.HOOKS))
 
 
 @pytest.fixture(autouse=True)

@@ -73,10 +73,8 @@ class Adapter(ABC):
     def adapt(self, encoder: Encoder) -> None:
         """Freeze weights of an encoder and add those that are trained.
 
-        Called by ``fit``, when the first weights are loaded. ``encoder.state_dict()`` keeps every
-        name, with the weights of a plain encoder that computes the same: these are what is
-        evaluated, loaded and exported. Further names hold what is trained, so that
-        ``load_state_dict`` can go on.
+        ``encoder.state_dict()`` keeps every name, with the weights of a plain encoder that computes
+        the same: all but ``fit`` load these. ``load_state_dict`` goes on with further names.
         """
 
 

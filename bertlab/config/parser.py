@@ -193,6 +193,22 @@ def add_keys_of_command(
         parser.add_class_arguments(_KeysOfPredict, None, as_group=False, instantiate=False)
 
 
+@dataclass
+class _Start:
+    """What a model begins with.
+
+    Args:
+        init_from: warm start: weights of a run, a Hugging Face folder or a hub name
+        init_optimizer: take over the moments of the run in model.init_from as well; its schedule
+            goes on where model.optimizer.schedule_steps is given
+        from_scratch: take sizes and tokenizer of model.init_from, but new random weights
+    """
+
+    init_from: str | None = None
+    init_optimizer: bool = False
+    from_scratch: bool = False
+
+
 def _add_model(parser: LightningArgumentParser, request: Request) -> None:
     """Add the named encoder, its objectives or head, and the optimiser."""
     _add_plugin(parser, "model.encoder", "encoder", request.encoder, Encoder)
@@ -205,31 +221,12 @@ def _add_model(parser: LightningArgumentParser, request: Request) -> None:
         parser.add_class_arguments(objective, f"model.objectives.{name}", instantiate=False)
     for key, name in request.head_sections.items():
         _add_plugin(parser, key, "head", name, Head)
-    words = "adapter, which trains a few weights in place of all"
-    _add_plugin(parser, "model.adapter", "adapter", request.adapter, Adapter, words)
+    _add_plugin(parser, "model.adapter", "adapter", request.adapter, Adapter)
     for name in request.metrics:
         metric = load_class("metric", name, Metric)
         parser.add_class_arguments(metric, f"model.metrics.{name}", instantiate=False)
     _add_optimizer(parser, request)
-    parser.add_argument(
-        "--model.init_from",
-        type=str | None,
-        default=None,
-        help="warm start: weights of a run, a Hugging Face folder or a hub name",
-    )
-    parser.add_argument(
-        "--model.init_optimizer",
-        type=bool,
-        default=False,
-        help="take over the moments of the run in model.init_from as well; its schedule goes on "
-        "where model.optimizer.schedule_steps is given",
-    )
-    parser.add_argument(
-        "--model.from_scratch",
-        type=bool,
-        default=False,
-        help="take sizes and tokenizer of model.init_from, but new random weights",
-    )
+    parser.add_class_arguments(_Start, "model", as_group=False, instantiate=False)
 
 
 def _add_optimizer(parser: LightningArgumentParser, request: Request) -> None:
