@@ -262,8 +262,7 @@ class BertlabCLI(LightningCLI):
         check_end(model.optimizer_config, trainer, done, model.named_tasks(), self.datamodule)
         self.datamodule.check_division(trainer.world_size, trainer.accumulate_grad_batches)
         choose_monitor(values.checkpoint.monitor, model, self._mode)
-        written = self.request.values.get("trainer") or {}
-        direct_callbacks(trainer, model, written.get("callbacks"))
+        direct_callbacks(trainer, model, self.request.values.get("trainer", {}).get("callbacks"))
         for each in self.added:
             if (prepare := getattr(each, "prepare", None)) is not None:
                 self.facts |= prepare(trainer, self.datamodule) or {}
