@@ -3,6 +3,7 @@
 import contextlib
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +46,8 @@ def main(argv: list[str]) -> int:
     options = vars(parse_arguments(parser, rest))
     take_executor_options(options)
     names = options.pop("study")
+    if action == "import":
+        return import_scores(names, **options)
     if not names:
         raise CommandError(f"study {action}: found no study, expected its file or directory")
     if len(names) > 1 and action != "compare":
@@ -106,13 +109,18 @@ def make_parser(action: str, argv: Sequence[str] | None = None) -> ArgumentParse
         description=f"{(ACTIONS[action].__doc__ or '').partition(chr(10))[0]}",
         exit_on_error=False,
     )
-    parser.add_argument("study", nargs="*", metavar="STUDY", help="study file, or its directory")
-    parser.add_argument(
-        "--study_dir", metavar="DIR", help="where it is kept; runs/studies/NAME if not given"
-    )
-    add_settings(parser)
+    if action == "import":
+        parser.add_argument("study", nargs="*", metavar="FILE", help="table of scores")
+    else:
+        parser.add_argument(
+            "study", nargs="*", metavar="STUDY", help="study file, or its directory"
+        )
+        parser.add_argument(
+            "--study_dir", metavar="DIR", help="where it is kept; runs/studies/NAME if not given"
+        )
+        add_settings(parser)
     # an action's signature and docstring are its options and their help
-    parser.add_function_arguments(ACTIONS[action], skip={"study", "studies", "options"})
+    parser.add_function_arguments(ACTIONS[action], skip={"study", "studies", "files", "options"})
     if action == "run":
         add_executor_options(parser, argv or (), StudyExecutor)
     return parser
@@ -265,6 +273,49 @@ def compare(
     return 0
 
 
+def import_scores(
+    files: list[str],
+    baseline: str | None = None,
+    decide: list[str] | None = None,
+    lower: list[str] | None = None,
+    columns: dict[str, str] | None = None,
+    delimiter: str | None = None,
+    output: str | None = None,
+) -> int:
+    """Report scores of runs that bertlab did not make, from a table.
+
+    The table has a column variant, a column seed, and either measure and score, or a column for
+    each measure; with a column row, a score for each row of the test set.
+
+    Args:
+        files: the table: CSV, TSV, JSON lines, JSON or Parquet.
+        baseline: the variant that others are compared with; the first if not given.
+        decide: measures that variants are compared by, as in '[mnli accuracy]'; all if not given.
+        lower: measures whose lower end is better, beside those called loss, perplexity or error.
+        columns: the table's own names, as in '{variant: Model, seed: Run}'.
+        delimiter: between cells; found out if not given.
+        output: folder of the report; runs/studies/NAME-OF-THE-FILE if not given.
+    """
+    from bertlab_studies.imported_scores import import_scores as read_scores  # noqa: PLC0415
+    from bertlab_studies.report.render import write_report  # noqa: PLC0415
+    from bertlab_studies.report.report import report_of  # noqa: PLC0415
+
+    if len(files) != 1:
+        raise CommandError(f"study import: found {' '.join(files) or 'no file'}, expected one file")
+    scores = read_scores(
+        files[0],
+        baseline=baseline,
+        decide=decide or (),
+        lower=lower or (),
+        columns=columns,
+        delimiter=delimiter,
+    )
+    found = report_of(scores)
+    folder = Path("runs") / "studies" / scores.name if output is None else Path(output)
+    _print(replace(found, files=tuple(write_report(found, folder))))
+    return 0
+
+
 def add_seeds(
     study: Study,
     seeds: int | list[int] | None = None,
@@ -316,6 +367,7 @@ ACTIONS: dict[str, Callable[..., Any]] = {
     "status": status,
     "report": report,
     "compare": compare,
+    "import": import_scores,
     "add-seeds": add_seeds,
     "run-one": run_one,
 }

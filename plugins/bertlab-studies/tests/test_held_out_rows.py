@@ -15,7 +15,11 @@ from tests.conftest import Command
 
 def write_rows(directory: Path, losses: list[float], counts: list[int]) -> None:
     lines = [
-        {"row": row, "cluster": f"document:{row // 2}", "mlm": {"loss": a, "right": 1, "predictions": n}}
+        {
+            "row": row,
+            "cluster": f"document:{row // 2}",
+            "mlm": {"loss": a, "right": 1, "predictions": n},
+        }
         for row, (a, n) in enumerate(zip(losses, counts, strict=True))
     ]
     (directory / HELD_OUT_ROWS).write_text("\n".join(map(json.dumps, lines)) + "\n", "utf-8")
