@@ -286,14 +286,36 @@ class Study:
         Raises:
             StudyChangedError: if runs that were begun would be left out, unless that is accepted.
         """
-        check_nothing_leads_out(self.study_dir)
-        if self.stage is not None and not self.stage.chosen:  # its own runs are not known yet
-            changes = self.stage.study.claim(accept_changes)
-            keep_content(self.study_dir, self.content)
-        else:
-            changes = claim(self.study_dir, self.content, self.config, self.planned, accept_changes)
-        analysis.freeze(self.study_dir, self.analysis())
+        changes = self._keep(accept_changes)
+        analysis.freeze(self.study_dir, self.analysis(), self.planned)
         return changes
+
+    def _keep(self, accept_changes: bool) -> list[str]:
+        """Write down what is asked; return what changed since before."""
+        check_nothing_leads_out(self.study_dir)
+        if self.stage is None or self.stage.chosen:
+            return claim(self.study_dir, self.content, self.config, self.planned, accept_changes)
+        changes = self.stage.study.claim(accept_changes)  # its own runs are not known yet
+        keep_content(self.study_dir, self.content)
+        return changes
+
+    def freeze(self, reason: str = "") -> bool:
+        """Register what is tested and how: variants, measures, margins, looks, configs, and a date.
+
+        What is registered is not written over: a later call, and :meth:`run`, add what changed as a
+        dated amendment, which the report shows.
+
+        Args:
+            reason: of a change.
+
+        Returns:
+            Whether there was anything to write.
+
+        Raises:
+            StudyChangedError: if runs that were begun would be left out.
+        """
+        self._keep(accept_changes=False)
+        return analysis.register(self.study_dir, self.analysis(), self.planned, reason)
 
     def analysis(self) -> dict[str, Any]:
         """Return what is tested and how; ``analysis.json`` holds it from the first run on."""

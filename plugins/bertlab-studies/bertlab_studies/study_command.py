@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 else:
     Study = Any  # jsonargparse evaluates the annotations below, and the class would bring torch
 
-_TRUSTING = ("run", "run-one", "add-seeds")  # actions for those whose study it is
+_TRUSTING = ("run", "run-one", "add-seeds", "freeze")  # actions for those whose study it is
 _EPILOG = """
 STUDY is a study file, the name of one (studies/quickstart), or the directory of a study.
 Options of an action:  bertlab study ACTION --help
@@ -240,6 +240,24 @@ def design(
     return 0
 
 
+def freeze(study: Study, reason: str = "") -> int:
+    """Register what is tested and how, with a hash and a date; later changes are shown.
+
+    Args:
+        study: before its first run, or after a change.
+        reason: of a change.
+    """
+    from bertlab.extend import yaml_inline  # noqa: PLC0415
+    from bertlab_studies.report.analysis import ANALYSIS, digest  # noqa: PLC0415
+
+    is_new, analysis = study.freeze(reason), study.analysis()
+    for key, value in analysis.items():
+        say(f"{key}: {yaml_inline(value)}")
+    done = "written down" if is_new else "nothing changed since it was written down"
+    say(f"{study.study_dir / ANALYSIS}: {done}; SHA-256 {digest(analysis)}")
+    return 0
+
+
 def status(study: Study) -> int:
     """Print how far each run is."""
     study.status().print()
@@ -364,6 +382,7 @@ ACTIONS: dict[str, Callable[..., Any]] = {
     "run": run,
     "plan": plan,
     "design": design,
+    "freeze": freeze,
     "status": status,
     "report": report,
     "compare": compare,

@@ -76,7 +76,10 @@ def collect(
     variants = {}
     for variant in study.variants:
         found = VariantScores(
-            settings=settings[variant.name], levels=variant.levels, builds_on=variant.builds_on
+            settings=settings[variant.name],
+            levels=variant.levels,
+            builds_on=variant.builds_on,
+            control_of=variant.control_of,
         )
         for measure in measures:
             of = (rows or {}).get(measure.task, Rows.ALL)

@@ -30,6 +30,7 @@ from bertlab_studies.report.columns import (
     columns_of,
 )
 from bertlab_studies.report.comparison import Comparison
+from bertlab_studies.report.controls import control_findings
 from bertlab_studies.report.crossed_seeds import crossed_tables
 from bertlab_studies.report.difference_table import DIFFERENCE, LEGEND, difference_rows
 from bertlab_studies.report.group_report import group_tables
@@ -323,6 +324,7 @@ def _findings(scores: StudyScores, compared: Comparisons) -> Iterable[str]:
             if found.failures is not None:
                 failures = findings.describe_failures(found, measure, scores.baseline)
                 yield f"{variant}, {name}: {failures}."
+    yield from control_findings(scores, compared)
     pairing = findings.describe_pairing(scores, compared)
     if pairing is not None:
         yield pairing
