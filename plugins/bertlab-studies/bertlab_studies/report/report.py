@@ -36,6 +36,7 @@ from bertlab_studies.report.difference_table import DIFFERENCE, LEGEND, differen
 from bertlab_studies.report.group_report import group_tables
 from bertlab_studies.report.over_tasks import over_tasks_tables
 from bertlab_studies.report.repeats import seed_warnings
+from bertlab_studies.report.resolution import resolution_tables
 from bertlab_studies.report.row_noise import row_warnings
 from bertlab_studies.report.statistics import compare_pair, compare_study, summarize
 from bertlab_studies.report.steps import step_tables
@@ -104,8 +105,8 @@ class Report:
         """Return what is known of a study beside its comparisons with the baseline.
 
         That are the settings that were chosen by tuning, what each step adds to the variant that it
-        builds on, the effects of its axes, one figure over
-        all tasks, the shares of variance, and scores by group as heat maps show them.
+        builds on, the effects of its axes, one figure over all tasks, the shares of variance, what
+        each measure can see, and scores by group as heat maps show them.
         """
         return self._tables[id(study)]
 
@@ -119,6 +120,7 @@ class Report:
                 *axis_tables(study),
                 *over_tasks_tables(study),
                 *variance_tables(study),
+                *resolution_tables(study),
                 *crossed_tables(study),
                 *group_tables(study),
             ]
