@@ -36,6 +36,7 @@ from bertlab_studies.folder import (
     read_study,
     warn_of_others,
 )
+from bertlab_studies.plan.confounds import confounds
 from bertlab_studies.plan.measures import why_untestable
 from bertlab_studies.plan.plan import Plan, PlannedRun, make_plan
 from bertlab_studies.plan.seeds import ADDED_SEEDS, extended_seeds, refuse_more
@@ -131,7 +132,8 @@ class Study:
         """
         found = find_reusable(self.planned, self.study_dir, _paths(reuse))
         shows = why_untestable(self.config, self.planned) or shown_by_plan(self)
-        note = "\n".join([*left_out_lines(self.config), shows])
+        confounded = confounds(self.config, self.planned)
+        note = "\n".join([*left_out_lines(self.config), *confounded, shows])
         own = plan_table(self.planned, self.study_dir, note, found)
         return own if self.stage is None else self.stage.before(own, self.stage.study.plan(reuse))
 
@@ -240,6 +242,7 @@ class Study:
             sameness.refuse_mixture(same, self.study_dir)
         found = collect(self.config, self.planned, self.study_dir, deciding_rows(self.config))
         found.remarks = [*(f"mixed data: {line}" for line in same.mixtures), *same.remarks]
+        found.remarks += confounds(self.config, self.planned)
         for name in same.variants:
             found.variants[name].is_mixed = True
         found.manifest = {
