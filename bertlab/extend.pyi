@@ -133,6 +133,7 @@ from bertlab.data.module import naming_head as naming_head
 from bertlab.data.pretraining import PretrainingData as PretrainingData
 from bertlab.data.rows.data_sets import is_saved as is_saved
 from bertlab.data.rows.files import ending_format as ending_format
+from bertlab.data.rows.files import open_rows as open_rows
 from bertlab.data.rows.lines import STANDARD_INPUT as STANDARD_INPUT
 from bertlab.data.rows.lines import input_name as input_name
 from bertlab.data.rows.lines import read_lines as read_lines

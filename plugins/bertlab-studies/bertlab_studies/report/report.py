@@ -32,11 +32,13 @@ from bertlab_studies.report.columns import (
 )
 from bertlab_studies.report.comparison import Comparison
 from bertlab_studies.report.conditions import conditions
+from bertlab_studies.report.controls import control_findings
 from bertlab_studies.report.crossed_seeds import crossed_tables
 from bertlab_studies.report.difference_table import DIFFERENCE, LEGEND, OF_LEARNED, difference_rows
 from bertlab_studies.report.group_report import group_tables
 from bertlab_studies.report.over_tasks import over_tasks_tables
 from bertlab_studies.report.repeats import seed_warnings
+from bertlab_studies.report.resolution import resolution_tables
 from bertlab_studies.report.row_noise import row_warnings
 from bertlab_studies.report.statistics import compare_pair, compare_study, summarize
 from bertlab_studies.report.steps import step_tables
@@ -106,8 +108,8 @@ class Report:
         """Return what is known of a study beside its comparisons with the baseline.
 
         That are the settings that were chosen by tuning, what each step adds to the variant that it
-        builds on, the effects of its axes, one figure over
-        all tasks, the shares of variance, and scores by group as heat maps show them.
+        builds on, the effects of its axes, one figure over all tasks, the shares of variance, what
+        each measure can see, and scores by group as heat maps show them.
         """
         return self._tables[id(study)]
 
@@ -121,6 +123,7 @@ class Report:
                 *axis_tables(study),
                 *over_tasks_tables(study),
                 *variance_tables(study),
+                *resolution_tables(study),
                 *crossed_tables(study),
                 *group_tables(study),
             ]
@@ -335,6 +338,7 @@ def _findings(scores: StudyScores, compared: Comparisons) -> Iterable[str]:
             if found.failures is not None:
                 failures = findings.describe_failures(found, measure, scores.baseline)
                 yield f"{variant}, {name}: {failures}."
+    yield from control_findings(scores, compared)
     pairing = findings.describe_pairing(scores, compared)
     if pairing is not None:
         yield pairing

@@ -296,6 +296,7 @@ def test_markdown_has_everything(study: StudyScores) -> None:
         "## Findings",
         "## Warnings",
         "## Over all tasks",
+        "## What each measure can see",
         "## Variants of nsp",
         "## To repeat nsp",
     ]
@@ -339,8 +340,8 @@ def test_latex_has_a_row_for_each_variant(study: StudyScores) -> None:
     text = latex(report_of(study))
     assert r"80.99 $\pm$ 0.51{*} & 87.92 $\pm$ 0.62 (n=4) & 2.293 $\pm$ 0.018 \\" in text
     assert r"& accuracy, \% & f1, \% & loss $\downarrow$ \\" in text
-    # variants, differences, over all tasks; findings and warnings
-    for environment, count in (("table", 3), ("tabular", 3), ("itemize", 2)):
+    # variants, differences, over all tasks, what measures see; findings and warnings
+    for environment, count in (("table", 4), ("tabular", 4), ("itemize", 2)):
         begun = text.count(f"\\begin{{{environment}}}")
         assert begun == text.count(f"\\end{{{environment}}}") == count
 
