@@ -43,6 +43,7 @@ from bertlab.checkpoints.run_directory import RESULTS_FILE as RESULTS_FILE
 from bertlab.checkpoints.run_directory import STAGES_FILE as STAGES_FILE
 from bertlab.checkpoints.run_directory import STUDY_ENVIRONMENT as STUDY_ENVIRONMENT
 from bertlab.checkpoints.run_directory import VARIANT_ENVIRONMENT as VARIANT_ENVIRONMENT
+from bertlab.checkpoints.run_directory import check_nothing_leads_out as check_nothing_leads_out
 from bertlab.checkpoints.run_directory import choose_run_directory as choose_run_directory
 from bertlab.checkpoints.run_directory import claiming as claiming
 from bertlab.checkpoints.run_directory import give_up as give_up
@@ -199,7 +200,7 @@ from bertlab.errors import without_secrets as without_secrets
 from bertlab.errors import working as working
 from bertlab.files import LARGEST_FILE as LARGEST_FILE
 from bertlab.files import WholeFile as WholeFile
-from bertlab.files import check_nothing_leads_out as check_nothing_leads_out
+from bertlab.files import check_memory as check_memory
 from bertlab.files import create_text as create_text
 from bertlab.files import explain_damage as explain_damage
 from bertlab.files import explain_failed_write as explain_failed_write
@@ -212,6 +213,7 @@ from bertlab.files import read_json as read_json
 from bertlab.files import read_object as read_object
 from bertlab.files import read_text as read_text
 from bertlab.files import replacing as replacing
+from bertlab.files import size_of as size_of
 from bertlab.files import utf8 as utf8
 from bertlab.files import write_json as write_json
 from bertlab.files import write_text as write_text

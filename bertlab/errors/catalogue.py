@@ -252,13 +252,15 @@ class LostProcessError(BertlabError):
 
 
 class OutOfMemoryError(BertlabError):
-    """A model, a batch or a file needs more memory than the machine or its accelerator has.
+    """A model or a batch needs more memory than there is, or a file more than reading may take.
 
-    Checkpoints that were whole before still are.
+    A file may be small and its content large, as a packed one is. Reading takes at most 512 MB, or
+    64 times what is on the disk. Checkpoints that were whole before still are.
     """
 
     code = "E604"
     remedy = (
         "Lower `data.batch_size` (with `trainer.accumulate_grad_batches` the batch of a step stays "
-        "as it is), `data.max_seq_length`, or the sizes of `model.encoder`."
+        "as it is), `data.max_seq_length`, or the sizes of `model.encoder`. For a file that you "
+        "trust, set the environment variable `BERTLAB_READING_MB`, as the message says."
     )

@@ -31,7 +31,7 @@ from bertlab.data.examples.values import (
     names_by_raw,
     ordered_names,
 )
-from bertlab.data.rows.data_sets import is_saved, read_saved
+from bertlab.data.rows.data_sets import is_saved, read_saved, saved_files
 from bertlab.data.rows.files import (
     TABLES,
     detect_format,
@@ -45,12 +45,14 @@ from bertlab.data.rows.lines import read_text, words_of
 from bertlab.data.rows.tables import PLAIN, RowReading, Unreadable
 from bertlab.data.sources import is_source, open_source
 from bertlab.errors import ConfigError, DataError, EmptyTextError, warn
+from bertlab.files import check_memory, memory_of, reading_budget, size_of
 from bertlab.plugins.index import load_class
 
 logger = logging.getLogger(__name__)
 
 _PLAIN_FORMATS = ("auto", "tsv", "csv", "jsonl", "json", "parquet")
 _SHOWN_PLACES = 3
+_BYTES_OF_ROW = 1000  # of an Example, and of its sequence before it is packed
 _SHOWN_CHARACTERS = 40
 
 
@@ -261,6 +263,8 @@ def _open(
         )
         if named is None and raw.has_header and form in ("csv", "tsv"):
             candidates = name_places(candidates, raw.columns)
+    if needs_truth:  # all rows are held
+        raw.rows = _bounded(raw.rows, sum(map(size_of, paths or saved_files(location))))
     mapped = map_columns(raw, wanted, candidates, needs_truth)
     if label_names is None and named is not None:
         label_names = named.label_names
@@ -278,6 +282,19 @@ def _open(
     splits = source if isinstance(source, str) else None
     readers = [column_reader(each, by_raw, no_label, needs_truth) for each in mapped]
     return _Opened(raw, readers, names, no_label, skips_broken, needs_truth, splits)
+
+
+_Rows = Iterator[tuple[str, Mapping[str, Any]]]
+
+
+def _bounded(rows: _Rows, stored: int) -> _Rows:
+    """Yield rows, of a source of ``stored`` bytes, as long as all together take little memory."""
+    taken, limit = 0, reading_budget(stored)
+    for number, (where, values) in enumerate(rows, 1):
+        taken += _BYTES_OF_ROW + sum(map(memory_of, values.values()))
+        if taken > limit:
+            check_memory(where, f"with {number:,} rows it", taken, stored)
+        yield where, values
 
 
 def _named_format(form: str) -> NamedFormat | None:

@@ -20,6 +20,7 @@ from typing import IO, Any, Literal, cast
 from bertlab.api.examples import Column, RawExamples, holds_no_examples
 from bertlab.data.sources import File, located, open_file
 from bertlab.errors import BertlabError, CorpusError, DataError
+from bertlab.files import check_memory
 
 Errors = Literal["strict", "replace"]
 
@@ -28,9 +29,6 @@ BLOCK = 2**20
 
 MAX_LINE = 2**20
 """Characters; a longer line of a text is cut at a space and read as several."""
-
-LONGEST = 2**26
-"""Characters of a line, cell or JSON value of rows, which are held whole; more are refused."""
 
 STANDARD_INPUT = "-"
 PACKED = {
@@ -208,24 +206,22 @@ def read_lines(
         max_line: characters from which on a line is cut, at a space: for texts. None for rows, of
             which half a line is nothing; they may not hold NUL either.
     """
-    limit = LONGEST if max_line is None else max_line
     pending: list[str] = []
     number = size = 0
     for text in _decoded_blocks(path, errors, is_rows=max_line is None):
         first, *rest = text.split("\n")  # "b\nc\nd" after "a" -> lines "ab" and "c"; "d" waits
         pending.append(first)
         size += len(first)
-        if rest and size <= LONGEST:
+        if max_line is None and size > BLOCK:
+            # what reads rows makes copies of a line, the widest of four bytes a character
+            taken = 8 * sum(map(sys.getsizeof, pending))
+            check_memory(f"{input_name(path)}:{number + 1}", "this line", taken)
+        if rest:
             yield "".join(pending)
             yield from rest[:-1]
             number += len(rest)
             pending, size = [rest[-1]], len(rest[-1])
-        if size > limit:
-            if max_line is None:
-                raise DataError(
-                    f"{input_name(path)}:{number + 1}: a line of over {LONGEST:,} characters, "
-                    "expected a shorter one; is the file of another format?"
-                )
+        if max_line is not None and size > max_line:
             line = "".join(pending)
             # from 1 on, as what is left of the last cut begins with a space
             cut = line.rfind(" ", 1) if " " in line[1:] else len(line)

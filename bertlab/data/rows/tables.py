@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from bertlab.api.examples import RawExamples, holds_no_examples
 from bertlab.data.rows.lines import (
-    LONGEST,
+    BLOCK,
     STANDARD_INPUT,
     Errors,
     input_name,
@@ -23,7 +23,7 @@ from bertlab.data.rows.lines import (
 )
 from bertlab.data.sources import File
 from bertlab.errors import DataError
-from bertlab.files import DECODER, parse_json
+from bertlab.files import DECODER, check_json, check_memory, parse_json, reading_budget
 
 Cells = Iterator[tuple[int, list[str]]]
 HasHeader = Callable[[list[str]], bool]
@@ -31,6 +31,9 @@ HasHeader = Callable[[list[str]], bool]
 _DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 _LOOKED_AT = 50  # lines in which a delimiter is sought
 _LOOKED_AT_CHARACTERS = 2**18
+_BYTES_OF_CELL = 32  # of memory, for a character: csv has four bytes for it, twice while they grow
+_BYTES_OF_SHORT_CELL = 256  # a text in a list and in a mapping by a column's name
+_PIECE = 2**16  # characters of a line in which the items of a JSON array are looked for
 
 
 @dataclass(frozen=True)
@@ -177,7 +180,8 @@ def _delimiter_of(name: str, lines: list[str], quote: str | None, names: set[str
         in_header = lines[0].count(delimiter) if lines else 0
         table: list[list[str]] = []
         try:  # += keeps the rows before an error
-            table += filter(None, csv.reader(_ended(lines), **_dialect(delimiter, quote)))
+            ended = _Lines(name, lines, delimiter)
+            table += filter(None, csv.reader(ended, **_dialect(delimiter, quote)))
         except csv.Error as error:
             if "unexpected end" not in str(error):  # of a cell that goes on behind these lines
                 return False, 0, False, in_header
@@ -204,7 +208,7 @@ def _delimiter_of(name: str, lines: list[str], quote: str | None, names: set[str
 
 
 def _dialect(delimiter: str, quote: str | None) -> dict[str, Any]:
-    csv.field_size_limit(LONGEST)
+    csv.field_size_limit(reading_budget() // _BYTES_OF_CELL)
     return {
         "strict": True,
         "delimiter": delimiter,
@@ -213,8 +217,27 @@ def _dialect(delimiter: str, quote: str | None) -> dict[str, Any]:
     }
 
 
-def _ended(lines: Iterable[str]) -> Iterator[str]:
-    return map("{}\n".format, lines)  # a cell may hold line breaks
+class _Lines:
+    """Lines with their ends, as a cell may hold line breaks; those of one row are not too many.
+
+    Attributes:
+        number: of the line with which the row begins; whoever reads rows sets it.
+        size: characters of the row so far; the same sets it to 0.
+    """
+
+    def __init__(self, name: str, lines: Iterable[str], delimiter: str, number: int = 1) -> None:
+        self.name, self.lines, self.delimiter, self.number = name, lines, delimiter, number
+        self.size = 0
+
+    def __iter__(self) -> Iterator[str]:
+        cells = 0
+        for line in self.lines:
+            self.size += len(line) + 1
+            if self.size > BLOCK:
+                cells = line.count(self.delimiter) + (cells if self.size > len(line) + 1 else 0)
+                size = 8 * self.size + _BYTES_OF_SHORT_CELL * cells
+                check_memory(f"{self.name}:{self.number}", "the row that begins here", size)
+            yield line + "\n"
 
 
 def _cells(
@@ -224,17 +247,19 @@ def _cells(
 
     Blank lines at the end of the file are no rows.
     """
-    reader = csv.reader(_ended(lines), **dialect)
+    ended = _Lines(name, lines, dialect["delimiter"], start)
+    reader = csv.reader(ended, **dialect)
     first = filled = start
     try:
         for row in reader:
+            ended.size = 0
             if row:
                 if filled < start:  # blank lines, and this row
                     yield from ((number, []) for number in range(filled, start))
                 yield start, row
-                start = filled = first + reader.line_num
+                start = filled = ended.number = first + reader.line_num
             else:
-                start = first + reader.line_num
+                start = ended.number = first + reader.line_num
     except csv.Error as error:
         too_long = "field larger" in str(error)
         advice = (
@@ -242,7 +267,8 @@ def _cells(
             "quote in it twice"
         )
         if too_long:
-            advice = f"a cell has at most {LONGEST:,} characters; is a quote never closed?"
+            most = csv.field_size_limit()
+            advice = f"a cell has at most {most:,} characters; is a quote never closed?"
         if settings:
             advice += (
                 "; data.delimiter and data.quote tell another form, and a file "
@@ -324,9 +350,12 @@ class _Array:
     """The items of one JSON array, parsed as they are read; memory holds about one of them."""
 
     def __init__(self, first: str, lines: Iterator[str], name: str, number: int) -> None:
-        self.text, self.lines = first, lines
+        self.pieces = _pieces(chain([first], lines))
+        self.text = next(self.pieces)
         self.name, self.number = name, number  # of the line with which the text begins
-        self.at = first.index("[") + 1
+        self.at = 0
+        self._sign()
+        self.at += 1  # behind the bracket
 
     def __iter__(self) -> Iterator[Any]:
         if self._sign() != "]":
@@ -369,18 +398,17 @@ class _Array:
         """Read on, at least as much again as waits to be parsed; return whether there was more."""
         done, self.text = self.text[: self.at], self.text[self.at :]
         self.number, self.at = self.number + done.count("\n"), 0
-        if len(self.text) > LONGEST:
-            raise DataError(
-                f"{self.name}:{self.number}: an item of over {LONGEST:,} characters; write an "
-                "object a line"
-            )
         parts, size = [self.text], 0
-        for line in self.lines:
-            parts.append(line)
-            size += len(line)
-            if size >= max(2**16, len(self.text)):
+        for piece in self.pieces:
+            parts.append(piece)
+            size += len(piece)
+            if size >= max(_PIECE, len(self.text)):
                 break
-        self.text = "\n".join(parts)
+        self.text = "".join(parts)
+        try:
+            check_json(self.text)
+        except ValueError as error:
+            raise self._malformed(str(error), 0) from None
         return len(parts) > 1
 
     def _malformed(self, reason: str, place: int) -> DataError:
@@ -391,10 +419,23 @@ class _Array:
         )
 
 
-def parse_row_json(text: str, name: str, first_line: int, expected: str) -> Any:  # noqa: ANN401
-    """Parse JSON that begins in a line of a file; ``expected`` says what should be there."""
+def _pieces(lines: Iterable[str]) -> Iterator[str]:
+    """Yield lines in pieces of bounded length, with what parts them."""
+    for number, line in enumerate(lines):
+        text = f"\n{line}" if number else line
+        for start in range(0, len(text) or 1, _PIECE):
+            yield text[start : start + _PIECE]
+
+
+def parse_row_json(  # noqa: ANN401
+    text: str, name: str, first_line: int, expected: str, stored: int = 0
+) -> Any:
+    """Parse JSON that begins in a line of a file; ``expected`` says what should be there.
+
+    ``stored`` bytes of a file hold it, if these are known.
+    """
     try:
-        return parse_json(text)
+        return parse_json(text, stored)
     except ValueError as error:
         line, reason = first_line, str(error).partition(";")[0]  # a number of thousands of digits
         if isinstance(error, json.JSONDecodeError):

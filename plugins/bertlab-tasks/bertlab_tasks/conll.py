@@ -6,9 +6,10 @@ from itertools import chain
 from typing import Any, ClassVar
 
 from bertlab.api import DataError, Example, NamedFormat, RawExamples, Submission
-from bertlab.extend import holds_no_examples, input_name, read_lines
+from bertlab.extend import check_memory, holds_no_examples, input_name, read_lines
 
 _DOCUMENT_START = "-DOCSTART-"
+_LOOKED_AT = 10_000  # words after which a sentence is looked at: no empty line may follow
 _GAP = re.compile(r"[ \t]+")  # words may hold other kinds of space
 _BLANK = " \t\ufeff"  # W-NUT 2017's dev file ends in a byte order mark
 
@@ -57,6 +58,9 @@ def _sentences(path: str, name: str, raw: RawExamples) -> Iterator[tuple[str, Ma
         if not sentence:
             where = f"{name}:{number}"
         sentence.append(cells)
+        if not len(sentence) % _LOOKED_AT:
+            taken = len(sentence) * (200 + 100 * width)
+            check_memory(where, f"the sentence of {len(sentence):,} words", taken)
 
 
 def _columns(sentence: list[list[str]]) -> Iterator[tuple[int, tuple[str, ...]]]:
