@@ -85,12 +85,12 @@ def reading_budget(stored: int = 0) -> int:
 
 def over_budget(size: int, stored: int = 0) -> str | None:
     """Return why something may not be read that takes ``size`` bytes of memory; None if it may."""
-    limit = reading_budget(stored)
+    limit, needed = reading_budget(stored), (size >> 20) + 1
     if size <= limit:
         return None
     return (
-        f"takes {size >> 20:,} MB of memory, expected at most {limit >> 20:,} MB (with "
-        f"{READING_MB}={(size >> 20) + 1} in the environment it may)"
+        f"takes {needed:,} MB of memory, expected at most {limit >> 20:,} MB (with "
+        f"{READING_MB}={needed} in the environment it may)"
     )
 
 

@@ -1,6 +1,8 @@
 """Files of tensors, read without running anything in them."""
 
+import contextlib
 import pickle
+import pickletools
 import re
 import warnings
 import zipfile
@@ -13,14 +15,17 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from bertlab.errors import CheckpointError, DamagedCheckpointError
-from bertlab.files import read_object
+from bertlab.errors import BertlabError, CheckpointError, DamagedCheckpointError
+from bertlab.files import check_memory, read_object
 
 TORCH_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt")
 INDEX_SUFFIX = ".index.json"
 _FOUND_TEXT = (
     "found text in place of tensors; copy or download it again, or name a run by its folder"
 )
+_MOST_VALUES, _DEEPEST = 10_000_000, 200
+_BYTES_OF_OBJECT = 72  # of memory, at most, that one byte of a pickle takes: an empty mapping
+_LOOKED_AT = 2**24  # bytes, from which on the budget of reading is asked
 _ZIP_MAGIC = b"PK\x03\x04"  # torch.save writes zip archives since 1.6, pickles before
 
 
@@ -88,9 +93,15 @@ def load_torch_file(path: Path) -> object:
     if mmap:
         _check_sums(path)
     try:
+        _check_objects(path, mmap)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about old pickle protocols and storages
-            return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
+            content = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
+        if _count(content, {}, 0) > _MOST_VALUES:
+            raise ValueError(f"tuples in each other stand for over {_MOST_VALUES:,} values")
+        return content
+    except BertlabError:
+        raise
     except Exception as error:  # hostile bytes can raise any error
         is_text = head.isascii() and b"\0" not in head  # such as a run's config.yaml
         told = _FOUND_TEXT if is_text else _refusal(error)
@@ -122,6 +133,36 @@ def _check_sums(path: Path) -> None:
         raise DamagedCheckpointError(
             f"{path}: damaged: {damaged} does not have its checksum; copy or download it again"
         )
+
+
+def _check_objects(path: Path, is_zip: bool) -> None:
+    """Refuse a file that makes many objects of few bytes, or one of any size of a number."""
+    with contextlib.ExitStack() as files:
+        pickled = files.enter_context(path.open("rb"))
+        if is_zip:
+            archive = files.enter_context(zipfile.ZipFile(pickled))
+            name = next(each for each in archive.namelist() if each.endswith("data.pkl"))
+            pickled = files.enter_context(archive.open(name))
+        taken = 0
+        for opcode, argument, _ in pickletools.genops(pickled):
+            if opcode.name == "GLOBAL" and argument.endswith(" bytearray"):
+                raise ValueError("a bytearray, whose size is a number, expected tensors")
+            taken += _BYTES_OF_OBJECT + (4 * len(argument) if isinstance(argument, str) else 0)
+            if taken > _LOOKED_AT:
+                check_memory(path, "what is in it beside tensors", taken, path.stat().st_size // 64)
+
+
+def _count(value: object, known: dict[int, int], depth: int) -> int:
+    """Return for how many values one stands; what holds itself ends there."""
+    if not isinstance(value, Mapping | list | tuple | set):
+        return 1
+    if depth > _DEEPEST:
+        raise ValueError("nested too deep")
+    if id(value) not in known:
+        known[id(value)] = 1
+        inside = [*value, *value.values()] if isinstance(value, Mapping) else value
+        known[id(value)] = 1 + sum(_count(each, known, depth + 1) for each in inside)
+    return known[id(value)]
 
 
 def _read_torch(path: Path) -> dict[str, Tensor]:

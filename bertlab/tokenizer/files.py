@@ -33,7 +33,7 @@ from bertlab.files import (
     write_text,
 )
 from bertlab.plugins.index import installed, load_class, where_to_get
-from bertlab.tokenizer.words import WordIds, has_capitals
+from bertlab.tokenizer.words import WordIds, check_growth, has_capitals
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _FORMS = "a vocab.txt, a tokenizer.json or a folder with either"
@@ -136,12 +136,10 @@ def _tokenizer_file(folder: Path) -> Path:
     )
 
 
-_LARGEST = 2**28  # bytes of a tokenizer.json; that of 250,000 words has 20 MB
-
 
 def _read_text(path: Path) -> str:
     try:
-        return read_text(path, _LARGEST).removeprefix("\ufeff")
+        return read_text(path).removeprefix("\ufeff")
     except FileNotFoundError:
         raise TokenizerError(describe_missing(str(path), (), _FORMS)) from None
     except OSError as error:
@@ -289,7 +287,10 @@ def tokenizer_from_json(text: str, source: str) -> Tokenizer:
 
 def tokenizer_of_files(files: TokenizerFiles) -> Tokenizer:
     """Return the tokenizer of the class that reads this type of model."""
-    found = "WordPiece" if files.content is None else _model_type(files.content, str(files.path))
+    found = "WordPiece"
+    if files.content is not None:
+        found = _model_type(files.content, str(files.path))
+        check_growth(files.content, str(files.path))
     made = load_class("tokenizer_model", found, Tokenizer)
     return made.from_files(files)  # type: ignore[attr-defined, no-any-return]
 

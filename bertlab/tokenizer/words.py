@@ -1,18 +1,26 @@
 """Words of BERT's tokenizer: split as BERT splits them, and their ids remembered."""
 
+import base64
+import contextlib
 import re
+import unicodedata
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer as Backend
+
+from bertlab.errors import TokenizerError
 
 # str.split() takes these for spaces, BERT deletes them as control characters.
 _DELETED_SPACES = "\x0b\x0c\x1c\x1d\x1e\x1f\x85"
 _DELETE = dict.fromkeys(map(ord, _DELETED_SPACES))
 # the four ranges are ASCII's punctuation; "don't" -> ["don", "'", "t"]
 _ASCII_PIECES = re.compile(r"[0-9A-Za-z]+|[!-/:-@\[-`{-~]")
+_MOST_GROWTH = 64  # 12 of T5, whose spaces are three bytes
+_OF_UNICODE = 33  # bytes of U+FDFA, which NFKC makes of one character
 _MAX_CACHED_CHARACTERS = 2**22  # of words and bytes of ids, in each generation
 
 
@@ -90,6 +98,51 @@ class WordIds(dict[str, bytes]):
 
     def _pack(self, ids: list[int]) -> bytes:
         return array(self._typecode, ids).tobytes()
+
+
+def check_growth(content: Mapping[str, Any], source: str) -> None:
+    """Refuse a ``tokenizer.json`` whose parts, one behind the other, make very much of a text.
+
+    Nine times "a" -> "aaaaaaaaaa" makes a gigabyte of one letter.
+    """
+    growth, waiting = 1.0, [content.get("normalizer"), content.get("pre_tokenizer")]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, list):
+            waiting += part
+        elif isinstance(part, Mapping):
+            waiting += [part.get("normalizers"), part.get("pretokenizers")]
+            growth *= _growth(part)
+    if growth > _MOST_GROWTH:
+        raise TokenizerError(
+            f"{source}: normalizer, pre_tokenizer: they make up to {min(growth, 1e18):,.0f} bytes "
+            f"of one, expected at most {_MOST_GROWTH}"
+        )
+
+
+def _growth(part: Mapping[str, Any]) -> float:
+    """Return how many bytes a part makes of one at most, but for what Unicode decomposes."""
+
+    def size(text: object) -> int:  # U+FDFA, of 3 bytes, is 33 to whatever comes behind
+        return len(unicodedata.normalize("NFKD", str(text)).encode(errors="replace"))
+
+    pattern = part.get("pattern")
+    match part.get("type"):
+        case "ByteLevel":
+            return 2
+        case "Metaspace" | "Prepend":
+            return 1 + size(part.get("replacement", part.get("prepend", "")))
+        case "Replace":
+            plain = pattern.get("String") if isinstance(pattern, Mapping) else None
+            made = size(part.get("content", ""))
+            # a regular expression may match nothing, between any two letters
+            return max(1.0, made / len(plain.encode(errors="replace"))) if plain else 1.0 + made
+        case "Precompiled":
+            with contextlib.suppress(ValueError):  # whoever reads it says what is wrong
+                table = base64.b64decode(str(part.get("precompiled_charsmap")))
+                texts = table[4 + int.from_bytes(table[:4], "little") :].split(b"\0")
+                return max(1.0, max(map(len, texts)) / _OF_UNICODE)
+    return 1.0
 
 
 def has_capitals(tokens: Sequence[str]) -> bool:
