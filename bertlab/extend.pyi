@@ -204,6 +204,7 @@ from bertlab.files import check_memory as check_memory
 from bertlab.files import create_text as create_text
 from bertlab.files import explain_damage as explain_damage
 from bertlab.files import explain_failed_write as explain_failed_write
+from bertlab.files import memory_of as memory_of
 from bertlab.files import new_folder as new_folder
 from bertlab.files import open_to_append as open_to_append
 from bertlab.files import open_to_read as open_to_read

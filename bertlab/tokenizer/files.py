@@ -33,7 +33,7 @@ from bertlab.files import (
     write_text,
 )
 from bertlab.plugins.index import installed, load_class, where_to_get
-from bertlab.tokenizer.words import WordIds, check_growth, has_capitals
+from bertlab.tokenizer.words import WordIds, check_growth, check_tokens, has_capitals
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _FORMS = "a vocab.txt, a tokenizer.json or a folder with either"
@@ -165,7 +165,9 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 def _read_vocabulary(path: Path) -> list[str]:
     # split(), as splitlines() would break tokens such as U+0085 and U+2028
-    lines = [line.removesuffix("\r") for line in _read_text(path).split("\n")]
+    text = _read_text(path)
+    check_tokens(text.count("\n"), str(path))
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
     while lines and not lines[-1]:
         lines.pop()
     if not lines:

@@ -13,12 +13,14 @@ import numpy.typing as npt
 from tokenizers import Tokenizer as Backend
 
 from bertlab.errors import TokenizerError
+from bertlab.files import check_memory
 
 # str.split() takes these for spaces, BERT deletes them as control characters.
 _DELETED_SPACES = "\x0b\x0c\x1c\x1d\x1e\x1f\x85"
 _DELETE = dict.fromkeys(map(ord, _DELETED_SPACES))
 # the four ranges are ASCII's punctuation; "don't" -> ["don", "'", "t"]
 _ASCII_PIECES = re.compile(r"[0-9A-Za-z]+|[!-/:-@\[-`{-~]")
+_BYTES_OF_TOKEN, _BYTES_OF_ADDED = 600, 100
 _MOST_GROWTH = 64  # 12 of T5, whose spaces are three bytes
 _OF_UNICODE = 33  # bytes of U+FDFA, which NFKC makes of one character
 _MAX_CACHED_CHARACTERS = 2**22  # of words and bytes of ids, in each generation
@@ -100,11 +102,21 @@ class WordIds(dict[str, bytes]):
         return array(self._typecode, ids).tobytes()
 
 
-def check_growth(content: Mapping[str, Any], source: str) -> None:
-    """Refuse a ``tokenizer.json`` whose parts, one behind the other, make very much of a text.
+def check_tokens(count: int, source: str, characters: int = 0) -> None:
+    """Refuse too many tokens, and too many characters of added ones, before there is a trie."""
+    taken = _BYTES_OF_TOKEN * count + _BYTES_OF_ADDED * characters
+    check_memory(source, f"the vocabulary of {count:,} tokens", taken)
 
-    Nine times "a" -> "aaaaaaaaaa" makes a gigabyte of one letter.
+
+def check_growth(content: Mapping[str, Any], source: str) -> None:
+    """Refuse a ``tokenizer.json`` that is too large, or whose parts make very much of a text.
+
+    Nine times "a" -> "aaaaaaaaaa", one behind the other, makes a gigabyte of one letter.
     """
+    model, added = content["model"], content.get("added_tokens") or []
+    count = sum(len(model.get(key) or []) for key in ("vocab", "merges"))
+    characters = sum(len(str(each.get("content"))) for each in added if isinstance(each, dict))
+    check_tokens(count, source, characters)
     growth, waiting = 1.0, [content.get("normalizer"), content.get("pre_tokenizer")]
     while waiting:
         part = waiting.pop()

@@ -23,7 +23,14 @@ from bertlab.data.rows.lines import (
 )
 from bertlab.data.sources import File
 from bertlab.errors import DataError
-from bertlab.files import DECODER, check_json, check_memory, parse_json, reading_budget
+from bertlab.files import (
+    DECODER,
+    READING_MB,
+    check_json,
+    check_memory,
+    parse_json,
+    reading_budget,
+)
 
 Cells = Iterator[tuple[int, list[str]]]
 HasHeader = Callable[[list[str]], bool]
@@ -268,7 +275,8 @@ def _cells(
         )
         if too_long:
             most = csv.field_size_limit()
-            advice = f"a cell has at most {most:,} characters; is a quote never closed?"
+            advice = f"a cell has at most {most:,} characters, or more with {READING_MB}; is a quote "
+            advice += "never closed?"
         if settings:
             advice += (
                 "; data.delimiter and data.quote tell another form, and a file "

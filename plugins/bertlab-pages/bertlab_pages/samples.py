@@ -1,5 +1,6 @@
 """What a run predicts for a few held-out sequences or rows, at each evaluation."""
 
+import io
 import json
 import shutil
 from collections.abc import Iterator, Sequence
@@ -13,7 +14,7 @@ from lightning.pytorch.loggers import TensorBoardLogger, WandbLogger
 
 from bertlab import TokenPrediction
 from bertlab.api import EncoderOutput, Example, Head, PackedBatch, TaskData
-from bertlab.extend import BertModule, open_to_append, read_bytes, replacing, utf8
+from bertlab.extend import BertModule, open_to_append, parse_json, read_bytes, replacing, utf8
 
 SAMPLES = "samples.jsonl"
 _COUNT = 6
@@ -132,10 +133,10 @@ def read_samples(path: Path) -> list[dict[str, Any]]:
     """
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     if path.is_file():
-        for line in read_bytes(path).decode(errors="replace").splitlines():
+        for line in io.BytesIO(read_bytes(path)):
             try:
-                row = json.loads(line)
-            except (ValueError, RecursionError):
+                row = parse_json(line.decode(errors="replace"))
+            except ValueError:
                 continue
             if isinstance(row, dict) and all(isinstance(row.get(k), t) for k, t in _FORM.items()):
                 found[row["step"], row["task"], row["sample"]] = row

@@ -7,11 +7,20 @@ is not.
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bertlab.extend import explain_damage, open_to_read, parse_json
+from bertlab.extend import (
+    LARGEST_FILE,
+    check_memory,
+    explain_damage,
+    memory_of,
+    open_to_read,
+    parse_json,
+    size_of,
+)
 from bertlab_studies.plan.tuning import Rows
 from bertlab_studies.report.prediction_scores import candidate_scores
 
@@ -35,8 +44,7 @@ def row_scores(
     """
     if not path.is_file():
         return None
-    with explain_damage(path), open_to_read(path) as file:
-        lines = [parse_json(line.decode()) for line in file]
+    lines = read_json_lines(path)
     if not lines:
         return None
     ways = list(candidate_scores(lines, metric))
@@ -61,12 +69,23 @@ def evaluated_rows(path: Path, value: float, rows: Rows = Rows.ALL) -> NDArray[n
     """
     if not path.is_file():
         return None
-    with explain_damage(path), open_to_read(path) as file:
-        found = [parse_json(line.decode())["score"] for line in file]
+    with explain_damage(path):
+        found = [line["score"] for line in read_json_lines(path)]
         scores = np.array([np.nan if each is None else each for each in found], np.float64)
     fits = len(scores) > 0 and abs(np.nanmean(scores) - value) < _TOLERANCE
     kept = scores[rows.of(len(scores))]
     return kept if fits and not np.isnan(kept).all() else None
+
+
+def read_json_lines(path: Path) -> list[Any]:
+    """Return what the lines of a file say, which a run or an evaluation wrote."""
+    found, taken, stored = list[Any](), 0, size_of(path)
+    with explain_damage(path), open_to_read(path) as file:
+        while line := file.readline(LARGEST_FILE):
+            found.append(parse_json(line.decode()))
+            taken += memory_of(found[-1])
+            check_memory(path, f"with {len(found):,} lines it", taken, stored)
+    return found
 
 
 def keep_common_rows(cells: Sequence[dict[int, NDArray[np.float64]]]) -> None:
