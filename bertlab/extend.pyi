@@ -135,10 +135,15 @@ from bertlab.data.module import ReportRow as ReportRow
 from bertlab.data.module import naming as naming
 from bertlab.data.module import naming_head as naming_head
 from bertlab.data.pretraining import PretrainingData as PretrainingData
+from bertlab.data.rows.data_sets import class_names as class_names
+from bertlab.data.rows.data_sets import first_line as first_line
 from bertlab.data.rows.data_sets import is_saved as is_saved
+from bertlab.data.rows.data_sets import rows_of_batches as rows_of_batches
 from bertlab.data.rows.files import ending_format as ending_format
+from bertlab.data.rows.lines import PACKED as PACKED
 from bertlab.data.rows.lines import STANDARD_INPUT as STANDARD_INPUT
 from bertlab.data.rows.lines import input_name as input_name
+from bertlab.data.rows.lines import open_unpacked as open_unpacked
 from bertlab.data.rows.lines import read_lines as read_lines
 from bertlab.data.rows.lines import words_of as words_of
 from bertlab.data.rows.tables import parse_row_json as parse_row_json
@@ -163,6 +168,7 @@ from bertlab.data.sources import RemoteFile as RemoteFile
 from bertlab.data.sources import default_cache_dir as default_cache_dir
 from bertlab.data.sources import is_source as is_source
 from bertlab.data.sources import is_url as is_url
+from bertlab.data.sources import located as located
 from bertlab.encoders.attention import add_attention_kernel as add_attention_kernel
 from bertlab.encoders.attention import attend as attend
 from bertlab.encoders.attention import attention_by_padding as attention_by_padding
@@ -213,6 +219,7 @@ from bertlab.files import read_bytes as read_bytes
 from bertlab.files import read_json as read_json
 from bertlab.files import read_object as read_object
 from bertlab.files import read_text as read_text
+from bertlab.files import reading_budget as reading_budget
 from bertlab.files import replacing as replacing
 from bertlab.files import size_of as size_of
 from bertlab.files import utf8 as utf8

@@ -3,8 +3,8 @@
 Files and folders are written under a temporary name beside their place and renamed, so that they
 are there when they are whole, or not at all. What a killed process leaves there is removed when the
 same is written again. A record, config or index is read whole, so a bound on its size is a bound on
-memory; a pipe at whose other end nobody is does not hang. Reading has one budget of memory, for files
-that are small and become large.
+memory; a pipe at whose other end nobody is does not hang. Reading has one budget of memory, for
+files that are small and become large.
 """
 
 import contextlib
@@ -79,7 +79,9 @@ def reading_budget(stored: int = 0) -> int:
     """
     given = os.environ.get(READING_MB) or str(_DEFAULT_MB)
     if not (given.isdecimal() and 0 < len(given) < 10 and int(given)):
-        raise ConfigError(f"{READING_MB}: found {given[:40]!r}, expected a number of MB such as 512")
+        raise ConfigError(
+            f"{READING_MB}: found {given[:40]!r}, expected a number of MB such as 512"
+        )
     return max(int(given) << 20, _FACTOR * stored)
 
 
@@ -101,12 +103,14 @@ def check_memory(place: object, what: str, size: int, stored: int = 0) -> None:
 
 
 def memory_of(value: object) -> int:
-    """Return about how many bytes a value takes that was read: of texts, numbers, lists, mappings."""
+    """Return about how many bytes a value takes that was read, with all that is in it."""
     if type(value) is list:
         texts = set(map(type, value)) == {str}
         return 8 * len(value) + sum(map(sys.getsizeof if texts else memory_of, value))
     if isinstance(value, Mapping | tuple):
-        return 200 + memory_of([*value, *value.values()] if isinstance(value, Mapping) else [*value])
+        return 200 + memory_of(
+            [*value, *value.values()] if isinstance(value, Mapping) else [*value]
+        )
     return sys.getsizeof(value)
 
 

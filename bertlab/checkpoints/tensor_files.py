@@ -9,6 +9,7 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 import torch
 from safetensors import SafetensorError
@@ -138,14 +139,14 @@ def _check_sums(path: Path) -> None:
 def _check_objects(path: Path, is_zip: bool) -> None:
     """Refuse a file that makes many objects of few bytes, or one of any size of a number."""
     with contextlib.ExitStack() as files:
-        pickled = files.enter_context(path.open("rb"))
+        pickled: IO[bytes] = files.enter_context(path.open("rb"))
         if is_zip:
             archive = files.enter_context(zipfile.ZipFile(pickled))
             name = next(each for each in archive.namelist() if each.endswith("data.pkl"))
             pickled = files.enter_context(archive.open(name))
         taken = 0
         for opcode, argument, _ in pickletools.genops(pickled):
-            if opcode.name == "GLOBAL" and argument.endswith(" bytearray"):
+            if opcode.name == "GLOBAL" and str(argument).endswith(" bytearray"):
                 raise ValueError("a bytearray, whose size is a number, expected tensors")
             taken += _BYTES_OF_OBJECT + (4 * len(argument) if isinstance(argument, str) else 0)
             if taken > _LOOKED_AT:

@@ -78,7 +78,7 @@ _BRINGS = {
     "bertlab-tasks": (
         "head feature_tagging, head multi_label, head multiple_choice, head span, head tagging, "
         "data_module several_heads, "
-        "source python-english-rows, name data.ListReader, "
+        "source python-english-rows, name data.ListReader, name data.read_arrow, "
         "output_format csv, output_format tsv, output_format parquet, "
         "format ax, format codah, format cola, format conll, format mnli, format mnli_mismatched, "
         "format mrpc, format qnli, format qqp, format rte, format sick, format sick_relatedness, "

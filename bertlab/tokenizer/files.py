@@ -136,7 +136,6 @@ def _tokenizer_file(folder: Path) -> Path:
     )
 
 
-
 def _read_text(path: Path) -> str:
     try:
         return read_text(path).removeprefix("\ufeff")

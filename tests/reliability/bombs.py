@@ -32,15 +32,17 @@ def _write(path: Path, chunks: Chunks) -> None:
         case ".gz":
             file = gzip.open(path, "wb", compresslevel=1)  # noqa: SIM115
         case ".bz2":
-            file = bz2.open(path, "wb", compresslevel=1)
+            file = bz2.open(path, "wb", compresslevel=1)  # noqa: SIM115
         case ".xz":
             file = lzma.open(path, "wb", preset=0)  # noqa: SIM115
         case ".zst":
             file = pa.CompressedOutputStream(path, "zstd")
         case ".zip":
-            with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-                with archive.open(path.stem, "w", force_zip64=True) as member:
-                    member.writelines(chunks)
+            with (
+                zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
+                archive.open(path.stem, "w", force_zip64=True) as member,
+            ):
+                member.writelines(chunks)
             return
         case _:
             file = path.open("wb")
@@ -95,7 +97,7 @@ def a_table(folder: Path, run: Path, rng: random.Random) -> list[str]:
 
 def json_rows(folder: Path, run: Path, rng: random.Random) -> list[str]:
     """Objects with long lists of small things, in lines or an array; many objects; long texts."""
-    small = rng.choice(["[]", "{}", '{"a":0}', '[[]]', "1.5", '"ab"', "null", '"\\ud83d\\ude00"'])
+    small = rng.choice(["[]", "{}", '{"a":0}', "[[]]", "1.5", '"ab"', "null", '"\\ud83d\\ude00"'])
     inside = ",".join([small] * rng.randrange(4, 40))
     row = '{"text":"it is","label":"red","x":[' + inside
     size = rng.randrange(32, 160) * MB
@@ -238,11 +240,13 @@ def checkpoint(folder: Path, run: Path, rng: random.Random) -> list[str]:
     }
     path = folder / "last.ckpt"
     method = zipfile.ZIP_DEFLATED if kind == "packed" else zipfile.ZIP_STORED
-    with zipfile.ZipFile(run / "checkpoints" / "last.ckpt") as whole:
-        with zipfile.ZipFile(path, "w", method, compresslevel=1) as spoilt:
-            for each in whole.namelist():
-                pickled = each.endswith("data.pkl")
-                spoilt.writestr(each, pickles[kind] if pickled else whole.read(each))
+    with (
+        zipfile.ZipFile(run / "checkpoints" / "last.ckpt") as whole,
+        zipfile.ZipFile(path, "w", method, compresslevel=1) as spoilt,
+    ):
+        for each in whole.namelist():
+            pickled = each.endswith("data.pkl")
+            spoilt.writestr(each, pickles[kind] if pickled else whole.read(each))
     return ["validate", "--ckpt_path", str(path), _CPU]
 
 

@@ -33,7 +33,7 @@ def _peak() -> int:
 
 def _run(arguments: list[str], told: int) -> None:
     """Run a command in this process, which ends with it."""
-    from bertlab.cli.main import main  # noqa: PLC0415
+    from bertlab.cli.main import main
 
     resource.setrlimit(resource.RLIMIT_DATA, (_MOST, _MOST))
     signal.alarm(_SECONDS)
@@ -66,12 +66,12 @@ def measure(arguments: list[str]) -> Measured:
 
 def _serve() -> None:
     """Answer the commands of standard input."""
-    import datasets  # noqa: F401, PLC0415
-    import pyarrow.parquet  # noqa: F401, PLC0415
-    import torchmetrics  # noqa: F401, PLC0415
+    import datasets  # noqa: F401
+    import pyarrow.parquet  # noqa: F401
+    import torchmetrics  # noqa: F401
 
-    import bertlab.data.fine_tuning  # noqa: PLC0415
-    import bertlab.training.cli  # noqa: F401, PLC0415
+    import bertlab.data.fine_tuning
+    import bertlab.training.cli  # noqa: F401
 
     for line in sys.stdin:
         print(json.dumps(asdict(measure(json.loads(line)))), flush=True)

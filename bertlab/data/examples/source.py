@@ -291,7 +291,7 @@ def _bounded(rows: _Rows, stored: int) -> _Rows:
     """Yield rows, of a source of ``stored`` bytes, as long as all together take little memory."""
     taken, limit = 0, reading_budget(stored)
     for number, (where, values) in enumerate(rows, 1):
-        taken += _BYTES_OF_ROW + sum(map(memory_of, values.values()))
+        taken += _BYTES_OF_ROW + 2 * sum(map(memory_of, values.values()))
         if taken > limit:
             check_memory(where, f"with {number:,} rows it", taken, stored)
         yield where, values

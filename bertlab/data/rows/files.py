@@ -12,7 +12,6 @@ from pathlib import Path, PurePath
 from typing import Any, cast
 
 from bertlab.api.examples import Column, RawExamples
-from bertlab.data.rows.data_sets import read_arrow
 from bertlab.data.rows.lines import (
     PACKED,
     STANDARD_INPUT,
@@ -27,7 +26,7 @@ from bertlab.data.rows.tables import PLAIN, HasHeader, RowReading, read_json, re
 from bertlab.data.sources import File, RemoteFile, located
 from bertlab.errors import BertlabError, DataError, nearest
 from bertlab.files import describe_missing, parse_json
-from bertlab.plugins.index import installed, where_to_get
+from bertlab.plugins.index import added_name, installed, where_to_get
 
 TABLES = {
     "auto": "by the ending of the file's name",
@@ -268,6 +267,12 @@ def open_rows(
         case "jsonl" | "json":
             return read_json(path, reading)
         case "parquet" | "arrow":
+            try:
+                read_arrow = cast(
+                    "Callable[..., RawExamples]", added_name("bertlab.data", "read_arrow")
+                )
+            except ImportError as error:
+                raise DataError(f"{path}: cannot read {form}: {error}") from None
             return read_arrow(path, form, only)
     raise ValueError(form)
 

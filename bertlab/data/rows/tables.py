@@ -275,7 +275,9 @@ def _cells(
         )
         if too_long:
             most = csv.field_size_limit()
-            advice = f"a cell has at most {most:,} characters, or more with {READING_MB}; is a quote "
+            advice = (
+                f"a cell has at most {most:,} characters, or more with {READING_MB}; is a quote "
+            )
             advice += "never closed?"
         if settings:
             advice += (
@@ -435,9 +437,7 @@ def _pieces(lines: Iterable[str]) -> Iterator[str]:
             yield text[start : start + _PIECE]
 
 
-def parse_row_json(  # noqa: ANN401
-    text: str, name: str, first_line: int, expected: str, stored: int = 0
-) -> Any:
+def parse_row_json(text: str, name: str, first_line: int, expected: str, stored: int = 0) -> Any:  # noqa: ANN401
     """Parse JSON that begins in a line of a file; ``expected`` says what should be there.
 
     ``stored`` bytes of a file hold it, if these are known.
