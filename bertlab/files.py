@@ -20,6 +20,7 @@ import stat
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from pathlib import Path
 from typing import IO, Any
 
@@ -34,6 +35,7 @@ READING_MB = "BERTLAB_READING_MB"
 _DEFAULT_MB = 512
 _FACTOR = 64  # bytes of memory for a byte of a file: 1,000 for a row of 16 bytes
 _SMALL = 2**20  # characters that need no look, whatever they become
+_held: ContextVar[list[int] | None] = ContextVar("held", default=None)
 _MOST_DIGITS = 1000  # transformers writes lengths of 31
 _PATIENCE = 10.0  # seconds to wait for the other end of a pipe
 
@@ -74,14 +76,11 @@ def open_patiently(path: Path, flags: int) -> int:
 def reading_budget(stored: int = 0) -> int:
     """Return the bytes of memory that may be taken by what a file of ``stored`` bytes becomes.
 
-    It is the user's alone to raise: an environment variable, which no config and no checkpoint
-    brings, holds for every command and in its processes.
+    It is the user's alone to raise: no config and no checkpoint brings an environment variable.
     """
     given = os.environ.get(READING_MB) or str(_DEFAULT_MB)
-    if not (given.isdecimal() and 0 < len(given) < 10 and int(given)):
-        raise ConfigError(
-            f"{READING_MB}: found {given[:40]!r}, expected a number of MB such as 512"
-        )
+    if not (given.isdecimal() and len(given) < 10 and int(given)):
+        raise ConfigError(f"{READING_MB}: found {given[:40]!r}, expected a number of MB, as 512")
     return max(int(given) << 20, _FACTOR * stored)
 
 
@@ -102,25 +101,30 @@ def check_memory(place: object, what: str, size: int, stored: int = 0) -> None:
         raise OutOfMemoryError(f"{place}: {what} {reason}")
 
 
-def memory_of(value: object) -> int:
-    """Return about how many bytes a value takes that was read, with all that is in it."""
-    if type(value) is list:
-        texts = set(map(type, value)) == {str}
-        return 8 * len(value) + sum(map(sys.getsizeof if texts else memory_of, value))
-    if isinstance(value, Mapping | tuple):
-        return 200 + memory_of(
-            [*value, *value.values()] if isinstance(value, Mapping) else [*value]
-        )
-    return sys.getsizeof(value)
-
-
-def size_of(path: str | Path) -> int:
-    """Return the bytes of a file; 0 of what is no file here, such as a pipe or a URL."""
+@contextlib.contextmanager
+def holding(is_bounded: bool = True) -> Iterator[Callable[[], int]]:
+    """Count what readers :func:`hold` in this block; what is given returns the bytes so far."""
+    held = [int(is_bounded), 0, 0]
+    before = _held.set(held)
     try:
-        found = os.stat(path)  # noqa: PTH116  a Path of a URL is another
-    except (OSError, ValueError):
-        return 0
-    return found.st_size if stat.S_ISREG(found.st_mode) else 0
+        yield lambda: held[1]
+    finally:
+        _held.reset(before)
+
+
+def hold(place: object, size: int, stored: int = 0) -> None:
+    """Count memory of rows just read from so many bytes of a file, if somebody keeps them all."""
+    if held := _held.get():
+        held[1:] = held[1] + size, held[2] + stored
+        if held[0]:
+            check_memory(place, "with all that was read before it", *held[1:])
+
+
+def size_in_memory(text: str) -> int:
+    """Return how many bytes the values may take that a text of JSON or of a table holds."""
+    # of CPython: a dict of one key 184, a list 56, a text 49, and what refers to each
+    sizes = {"{": 200, "[": 96, '"': 30, ",": 40}
+    return 2 * sys.getsizeof(text) + sum(each * text.count(sign) for sign, each in sizes.items())
 
 
 def read_bytes(path: Path, largest: int = LARGEST_FILE) -> bytes:
@@ -180,22 +184,20 @@ def explain_damage(path: Path) -> Iterator[None]:
         raise UnreadableError(path, str(error)[:200]) from None
 
 
-def parse_json(text: str, stored: int = 0) -> Any:  # noqa: ANN401
-    """Return what JSON text says, which a file of ``stored`` bytes holds."""
-    check_json(text, stored)
+def parse_json(text: str) -> Any:  # noqa: ANN401
+    """Return what JSON text says."""
+    check_json(text)
     try:
         return json.loads(text, parse_int=_whole_number)
     except RecursionError:
         raise ValueError("nested too deep") from None
 
 
-def check_json(text: str, stored: int = 0) -> None:
+def check_json(text: str) -> None:
     """Raise ValueError if JSON text takes too much memory as objects: ``[],`` becomes 64 bytes."""
     if len(text) > _SMALL:
-        # at most, of CPython: a dict of one key 184, a list 56, a text 49, and what refers to each
-        sizes = {"{": 200, "[": 96, '"': 30, ",": 40}
-        size = 4 * len(text) + sum(each * text.count(sign) for sign, each in sizes.items())
-        if (reason := over_budget(size, stored)) is not None:
+        stored = (_held.get() or [0])[-1]
+        if (reason := over_budget(size_in_memory(text), stored)) is not None:
             raise ValueError(f"it {reason}")
 
 

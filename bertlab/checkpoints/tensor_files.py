@@ -1,15 +1,12 @@
 """Files of tensors, read without running anything in them."""
 
-import contextlib
 import pickle
-import pickletools
 import re
 import warnings
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
 
 import torch
 from safetensors import SafetensorError
@@ -24,9 +21,10 @@ INDEX_SUFFIX = ".index.json"
 _FOUND_TEXT = (
     "found text in place of tensors; copy or download it again, or name a run by its folder"
 )
-_MOST_VALUES, _DEEPEST = 10_000_000, 200
+_SIZED = b"bytearray\n"  # in a pickle: called with a number it makes as many bytes
+_FOUND_SIZED = "found a bytearray, expected tensors"
+_MOST_VALUES = 10_000_000
 _BYTES_OF_OBJECT = 72  # of memory, at most, that one byte of a pickle takes: an empty mapping
-_LOOKED_AT = 2**24  # bytes, from which on the budget of reading is asked
 _ZIP_MAGIC = b"PK\x03\x04"  # torch.save writes zip archives since 1.6, pickles before
 
 
@@ -94,15 +92,13 @@ def load_torch_file(path: Path) -> object:
     if mmap:
         _check_sums(path)
     try:
-        _check_objects(path, mmap)
+        if not mmap and _SIZED in path.read_bytes():
+            raise ValueError(_FOUND_SIZED)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about old pickle protocols and storages
             content = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
-        if _count(content, {}, 0) > _MOST_VALUES:
-            raise ValueError(f"tuples in each other stand for over {_MOST_VALUES:,} values")
+        _check_values(content)
         return content
-    except BertlabError:
-        raise
     except Exception as error:  # hostile bytes can raise any error
         is_text = head.isascii() and b"\0" not in head  # such as a run's config.yaml
         told = _FOUND_TEXT if is_text else _refusal(error)
@@ -122,8 +118,14 @@ def _check_sums(path: Path) -> None:
                     f"{path}: a packed archive, which unpacks to {unpacked:,} bytes; torch writes "
                     "them unpacked"
                 )
+            for each in archive.infolist():
+                if each.filename.endswith("data.pkl"):
+                    taken, stored = _BYTES_OF_OBJECT * each.file_size, unpacked // 64
+                    check_memory(path, "what is in it beside tensors", taken, stored)
+                    if _SIZED in archive.read(each):
+                        raise CheckpointError(f"{path}: {_FOUND_SIZED}")
             damaged = archive.testzip()
-    except DamagedCheckpointError:
+    except BertlabError:
         raise
     except Exception as error:  # hostile bytes can raise any error, as zlib's own
         raise DamagedCheckpointError(
@@ -136,34 +138,18 @@ def _check_sums(path: Path) -> None:
         )
 
 
-def _check_objects(path: Path, is_zip: bool) -> None:
-    """Refuse a file that makes many objects of few bytes, or one of any size of a number."""
-    with contextlib.ExitStack() as files:
-        pickled: IO[bytes] = files.enter_context(path.open("rb"))
-        if is_zip:
-            archive = files.enter_context(zipfile.ZipFile(pickled))
-            name = next(each for each in archive.namelist() if each.endswith("data.pkl"))
-            pickled = files.enter_context(archive.open(name))
-        taken = 0
-        for opcode, argument, _ in pickletools.genops(pickled):
-            if opcode.name == "GLOBAL" and str(argument).endswith(" bytearray"):
-                raise ValueError("a bytearray, whose size is a number, expected tensors")
-            taken += _BYTES_OF_OBJECT + (4 * len(argument) if isinstance(argument, str) else 0)
-            if taken > _LOOKED_AT:
-                check_memory(path, "what is in it beside tensors", taken, path.stat().st_size // 64)
-
-
-def _count(value: object, known: dict[int, int], depth: int) -> int:
-    """Return for how many values one stands; what holds itself ends there."""
-    if not isinstance(value, Mapping | list | tuple | set):
-        return 1
-    if depth > _DEEPEST:
-        raise ValueError("nested too deep")
-    if id(value) not in known:
-        known[id(value)] = 1
-        inside = [*value, *value.values()] if isinstance(value, Mapping) else value
-        known[id(value)] = 1 + sum(_count(each, known, depth + 1) for each in inside)
-    return known[id(value)]
+def _check_values(content: object) -> None:
+    """Refuse tuples in each other, where few stand for very many values."""
+    waiting, seen = [content], 0
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, Mapping):
+            waiting += [*value, *value.values()]
+        elif isinstance(value, list | tuple | set):
+            waiting += value
+        seen += 1
+        if seen > _MOST_VALUES:
+            raise ValueError(f"it stands for over {_MOST_VALUES:,} values")
 
 
 def _read_torch(path: Path) -> dict[str, Tensor]:

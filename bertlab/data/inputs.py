@@ -16,7 +16,7 @@ from bertlab.data.examples.encoded import EncodedExamples, encode_examples
 from bertlab.data.examples.source import UnreadableRow, stream_rows
 from bertlab.data.rows.lines import words_of
 from bertlab.errors import ConfigError
-from bertlab.files import memory_of, reading_budget
+from bertlab.files import holding, reading_budget
 
 PREDICT_BATCH = 64  # sequences
 _COLUMNS = (Column("text"), Column("text_pair", required=False))
@@ -41,12 +41,12 @@ class PredictedRows(ABC):
 
     def _take_in(self, count: int) -> list[Example]:
         """Read at most so many rows, fewer of long ones; they wait until they are predicted."""
-        rows, taken, most = list[Example](), 0, reading_budget() // 8
-        for row in islice(self.source, count):
-            rows.append(row)
-            taken += memory_of(row.values) + memory_of(row.row)
-            if taken > most:
-                break
+        rows, most = list[Example](), reading_budget() // 8
+        with holding(is_bounded=False) as held:
+            for row in islice(self.source, count):
+                rows.append(row)
+                if held() > most:
+                    break
         self._waiting |= dict(enumerate(rows, self.taken_in))
         self.taken_in += len(rows)
         return rows

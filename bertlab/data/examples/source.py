@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from sys import getsizeof
 from typing import Any
 
 from bertlab.api.examples import Column, Example, LabelledExamples, RawExamples
@@ -32,7 +31,7 @@ from bertlab.data.examples.values import (
     names_by_raw,
     ordered_names,
 )
-from bertlab.data.rows.data_sets import is_saved, read_saved, saved_files
+from bertlab.data.rows.data_sets import is_saved, read_saved
 from bertlab.data.rows.files import (
     TABLES,
     detect_format,
@@ -46,15 +45,13 @@ from bertlab.data.rows.lines import read_text, words_of
 from bertlab.data.rows.tables import PLAIN, RowReading, Unreadable
 from bertlab.data.sources import is_source, open_source
 from bertlab.errors import ConfigError, DataError, EmptyTextError, warn
-from bertlab.files import check_memory, memory_of, reading_budget, size_of
+from bertlab.files import holding
 from bertlab.plugins.index import load_class
 
 logger = logging.getLogger(__name__)
 
 _PLAIN_FORMATS = ("auto", "tsv", "csv", "jsonl", "json", "parquet")
 _SHOWN_PLACES = 3
-_FLAT = {str, int, float, type(None)}
-_BYTES_OF_ROW = 1000  # of an Example, and of its sequence before it is packed
 _SHOWN_CHARACTERS = 40
 
 
@@ -135,7 +132,12 @@ def read_rows(
     SNLI and MNLI without a gold label, the few rows of QQP, MNLI and SNLI whose published form is
     broken, ``-DOCSTART-`` lines, and empty lines of plain text.
     """
-    opened = _open(location, split, columns, format, wanted, label_names, True, reading)
+    with holding():
+        opened = _open(location, split, columns, format, wanted, label_names, True, reading)
+        return _read_all(opened, wanted, reading)
+
+
+def _read_all(opened: _Opened, wanted: Sequence[Column], reading: RowReading) -> LabelledExamples:
     raw, names = opened.raw, opened.label_names
     for reader in opened.readers:
         names = reader.look_ahead(raw, names, reading.label_separator)
@@ -204,7 +206,8 @@ def stream_rows(
     Truth may lack; it is kept where it is there. A row that cannot be read is an error, or, where
     ``reading`` keeps such rows, an :class:`UnreadableRow`.
     """
-    opened = _open(path, split, columns, format, wanted, label_names, False, reading)
+    with holding(is_bounded=False):
+        opened = _open(path, split, columns, format, wanted, label_names, False, reading)
     return _stream(opened, reading)
 
 
@@ -265,8 +268,6 @@ def _open(
         )
         if named is None and raw.has_header and form in ("csv", "tsv"):
             candidates = name_places(candidates, raw.columns)
-    if needs_truth:  # all rows are held
-        raw.rows = _bounded(raw.rows, sum(map(size_of, paths or saved_files(location))))
     mapped = map_columns(raw, wanted, candidates, needs_truth)
     if label_names is None and named is not None:
         label_names = named.label_names
@@ -284,21 +285,6 @@ def _open(
     splits = source if isinstance(source, str) else None
     readers = [column_reader(each, by_raw, no_label, needs_truth) for each in mapped]
     return _Opened(raw, readers, names, no_label, skips_broken, needs_truth, splits)
-
-
-_Rows = Iterator[tuple[str, Mapping[str, Any]]]
-
-
-def _bounded(rows: _Rows, stored: int) -> _Rows:
-    """Yield rows, of a source of ``stored`` bytes, as long as all together take little memory."""
-    taken, limit = 0, reading_budget(stored)
-    for number, (where, values) in enumerate(rows, 1):
-        cells = values.values()
-        flat = _FLAT.issuperset(map(type, cells))  # most are: getsizeof takes a third of the time
-        taken += _BYTES_OF_ROW + 2 * sum(map(getsizeof if flat else memory_of, cells))
-        if taken > limit:
-            check_memory(where, f"with {number:,} rows it", taken, stored)
-        yield where, values
 
 
 def _named_format(form: str) -> NamedFormat | None:

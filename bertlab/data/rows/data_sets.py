@@ -116,11 +116,6 @@ def is_saved(folder: Path) -> bool:
     return (folder / "dataset_dict.json").is_file() or (folder / "state.json").is_file()
 
 
-def saved_files(location: str) -> list[Path]:
-    """Return the files of a saved data set; none of another source."""
-    return list(Path(location).expanduser().rglob("*.arrow")) if Path(location).is_dir() else []
-
-
 def read_saved(folder: Path, split: str | None) -> RawExamples:
     """Read what ``save_to_disk`` of ``datasets`` wrote; a set without splits is read whole."""
     import datasets  # noqa: PLC0415

@@ -20,7 +20,7 @@ from typing import IO, Any, Literal, cast
 from bertlab.api.examples import Column, RawExamples, holds_no_examples
 from bertlab.data.sources import File, located, open_file
 from bertlab.errors import BertlabError, CorpusError, DataError
-from bertlab.files import check_memory
+from bertlab.files import check_memory, hold, size_in_memory, size_of
 
 Errors = Literal["strict", "replace"]
 
@@ -43,6 +43,7 @@ PACKED = {
 
 _ARCHIVES = (".tar", ".tgz", ".tbz2", ".txz", ".tzst", ".7z", ".rar", ".lz4", ".br", ".z")
 SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
+_BYTES_OF_ROW = 1000  # of memory: an Example, and its sequence before it is packed
 _XZ_MEMORY = 2**28  # bytes: four times what xz -9 needs
 _MOST_NAMED = 4
 
@@ -193,7 +194,10 @@ def _damaged(
 
 
 def read_lines(
-    path: str | File, errors: Errors | None = None, max_line: int | None = None
+    path: str | File,
+    errors: Errors | None = None,
+    max_line: int | None = None,
+    on_block: Callable[[int], object] = lambda size: None,
 ) -> Iterator[str]:
     """Yield the lines of a file as they are read, without their ends (LF, CR LF or CR).
 
@@ -205,6 +209,7 @@ def read_lines(
             refused as DataError.
         max_line: characters from which on a line is cut, at a space: for texts. None for rows, of
             which half a line is nothing; they may not hold NUL either.
+        on_block: is told the characters of each block before its lines are yielded.
     """
     pending: list[str] = []
     number = size = 0
@@ -212,6 +217,7 @@ def read_lines(
         first, *rest = text.split("\n")  # "b\nc\nd" after "a" -> lines "ab" and "c"; "d" waits
         pending.append(first)
         size += len(first)
+        on_block(len(text))
         if max_line is None and size > BLOCK:
             # what reads rows makes copies of a line, the widest of four bytes a character
             taken = 8 * sum(map(sys.getsizeof, pending))
@@ -242,10 +248,12 @@ def _decoded_blocks(path: str | File, errors: Errors | None, is_rows: bool) -> I
     name, error_class = input_name(path), DataError if errors is None else CorpusError
     utf8 = codecs.getincrementaldecoder("utf-8")(errors or "strict")
     decoder = io.IncrementalNewlineDecoder(utf8, translate=True)
-    offset = lines = 0
+    is_packed, offset, lines = PurePath(name.lower()).suffix in PACKED, 0, 0
     with explain_failed_read(name, error_class), _open(path) as file:
+        if is_packed:
+            hold(name, 0, size_of(path))
         # of a pipe, what there is: whoever types wants to see
-        read = file.read if PurePath(name.lower()).suffix in PACKED else file.read1  # type: ignore[attr-defined]
+        read = file.read if is_packed else file.read1  # type: ignore[attr-defined]
         while True:
             block = read(BLOCK)
             held = len(utf8.getstate()[0])  # bytes of a character that goes on in this block
@@ -255,6 +263,8 @@ def _decoded_blocks(path: str | File, errors: Errors | None, is_rows: bool) -> I
                 # what stands before the bad byte is read first
                 text, wrong = decoder.decode(block[: max(0, error.start - held)]), error
             text = text.removeprefix("\ufeff") if offset == 0 else text
+            taken = size_in_memory(text) + _BYTES_OF_ROW * text.count("\n")
+            hold(name, taken, 0 if is_packed else len(block))
             if is_rows and b"\0" in block and "\0" in text:
                 text = text[: text.index("\0")]
                 yield text

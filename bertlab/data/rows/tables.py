@@ -14,23 +14,10 @@ from itertools import chain, islice
 from typing import Any, Literal
 
 from bertlab.api.examples import RawExamples, holds_no_examples
-from bertlab.data.rows.lines import (
-    BLOCK,
-    STANDARD_INPUT,
-    Errors,
-    input_name,
-    read_lines,
-)
+from bertlab.data.rows.lines import STANDARD_INPUT, Errors, input_name, read_lines
 from bertlab.data.sources import File
 from bertlab.errors import DataError
-from bertlab.files import (
-    DECODER,
-    READING_MB,
-    check_json,
-    check_memory,
-    parse_json,
-    reading_budget,
-)
+from bertlab.files import DECODER, READING_MB, check_json, check_memory, parse_json, reading_budget
 
 Cells = Iterator[tuple[int, list[str]]]
 HasHeader = Callable[[list[str]], bool]
@@ -39,7 +26,6 @@ _DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 _LOOKED_AT = 50  # lines in which a delimiter is sought
 _LOOKED_AT_CHARACTERS = 2**18
 _BYTES_OF_CELL = 32  # of memory, for a character: csv has four bytes for it, twice while they grow
-_BYTES_OF_SHORT_CELL = 256  # a text in a list and in a mapping by a column's name
 _PIECE = 2**16  # characters of a line in which the items of a JSON array are looked for
 
 
@@ -147,7 +133,8 @@ def _open_cells(
     path: str | File, form: str, reading: RowReading, names: set[str]
 ) -> tuple[Cells, str]:
     """Open a table as numbered rows of cells; also return what separates the cells, in words."""
-    lines, quote, start = read_lines(path, reading.errors), reading.quote, 1
+    row, quote, start = _Row(input_name(path)), reading.quote, 1
+    lines = read_lines(path, reading.errors, row.grow)
     delimiter = reading.delimiter or ""
     if form == "tsv":
         delimiter, quote = delimiter or "\t", quote or ""  # quotes are ordinary characters
@@ -156,10 +143,10 @@ def _open_cells(
         ahead = list(islice(_few(lines), 1 if path == STANDARD_INPUT else _LOOKED_AT))
         if ahead and (said := re.fullmatch(r"sep=(.)", ahead[0])):  # as Excel writes
             start, ahead, delimiter = 2, ahead[1:], delimiter or said[1]
-        delimiter = delimiter or _delimiter_of(input_name(path), ahead, quote, names)
+        delimiter = delimiter or _delimiter_of(row.name, ahead, quote, names)
         lines = chain(ahead, lines)
     dialect = _dialect(delimiter, quote)
-    cells = _cells(input_name(path), lines, start, dialect, reading.errors is None)
+    cells = _cells(row, lines, start, dialect, reading.errors is None)
     return cells, f"{_DELIMITERS.get(delimiter, repr(delimiter))}-separated"
 
 
@@ -187,8 +174,7 @@ def _delimiter_of(name: str, lines: list[str], quote: str | None, names: set[str
         in_header = lines[0].count(delimiter) if lines else 0
         table: list[list[str]] = []
         try:  # += keeps the rows before an error
-            ended = _Lines(name, lines, delimiter)
-            table += filter(None, csv.reader(ended, **_dialect(delimiter, quote)))
+            table += filter(None, csv.reader(_ended(lines), **_dialect(delimiter, quote)))
         except csv.Error as error:
             if "unexpected end" not in str(error):  # of a cell that goes on behind these lines
                 return False, 0, False, in_header
@@ -224,49 +210,43 @@ def _dialect(delimiter: str, quote: str | None) -> dict[str, Any]:
     }
 
 
-class _Lines:
-    """Lines with their ends, as a cell may hold line breaks; those of one row are not too many.
+class _Row:
+    """The row that is being read: cells may hold line breaks, so it goes on over any number."""
 
-    Attributes:
-        number: of the line with which the row begins; whoever reads rows sets it.
-        size: characters of the row so far; the same sets it to 0.
-    """
+    def __init__(self, name: str) -> None:
+        self.name, self.start = name, 1  # the line with which it begins
+        self._seen = self._size = 0
 
-    def __init__(self, name: str, lines: Iterable[str], delimiter: str, number: int = 1) -> None:
-        self.name, self.lines, self.delimiter, self.number = name, lines, delimiter, number
-        self.size = 0
+    def grow(self, characters: int) -> None:
+        """Take note of a block of the file, most of which is this row's if it still is read."""
+        self._size = characters + (self._size if self.start == self._seen else 0)
+        self._seen = self.start
+        taken = _BYTES_OF_CELL * self._size
+        check_memory(f"{self.name}:{self.start}", "the row that begins here", taken)
 
-    def __iter__(self) -> Iterator[str]:
-        cells = 0
-        for line in self.lines:
-            self.size += len(line) + 1
-            if self.size > BLOCK:
-                cells = line.count(self.delimiter) + (cells if self.size > len(line) + 1 else 0)
-                size = 8 * self.size + _BYTES_OF_SHORT_CELL * cells
-                check_memory(f"{self.name}:{self.number}", "the row that begins here", size)
-            yield line + "\n"
+
+def _ended(lines: Iterable[str]) -> Iterator[str]:
+    return map("{}\n".format, lines)  # a cell may hold line breaks
 
 
 def _cells(
-    name: str, lines: Iterable[str], start: int, dialect: Mapping[str, Any], settings: bool
+    held: _Row, lines: Iterable[str], start: int, dialect: Mapping[str, Any], settings: bool
 ) -> Cells:
     """Yield the cells of each row behind the number of its first line; none of a blank line.
 
     Blank lines at the end of the file are no rows.
     """
-    ended = _Lines(name, lines, dialect["delimiter"], start)
-    reader = csv.reader(ended, **dialect)
+    reader = csv.reader(_ended(lines), **dialect)
     first = filled = start
     try:
         for row in reader:
-            ended.size = 0
             if row:
                 if filled < start:  # blank lines, and this row
                     yield from ((number, []) for number in range(filled, start))
                 yield start, row
-                start = filled = ended.number = first + reader.line_num
+                start = filled = held.start = first + reader.line_num
             else:
-                start = ended.number = first + reader.line_num
+                start = held.start = first + reader.line_num
     except csv.Error as error:
         too_long = "field larger" in str(error)
         advice = (
@@ -274,18 +254,15 @@ def _cells(
             "quote in it twice"
         )
         if too_long:
-            most = csv.field_size_limit()
-            advice = (
-                f"a cell has at most {most:,} characters, or more with {READING_MB}; is a quote "
-            )
-            advice += "never closed?"
+            most = f"{csv.field_size_limit():,} characters, or more with {READING_MB}"
+            advice = f"a cell has at most {most}; is a quote never closed?"
         if settings:
             advice += (
                 "; data.delimiter and data.quote tell another form, and a file "
                 "separated by tabs, without quotes, is format tsv"
             )
         raise DataError(
-            f"{name}:{start}: malformed CSV in the row that begins here ({error}); {advice}"
+            f"{held.name}:{start}: malformed CSV in the row that begins here ({error}); {advice}"
         ) from None
 
 
@@ -437,13 +414,10 @@ def _pieces(lines: Iterable[str]) -> Iterator[str]:
             yield text[start : start + _PIECE]
 
 
-def parse_row_json(text: str, name: str, first_line: int, expected: str, stored: int = 0) -> Any:  # noqa: ANN401
-    """Parse JSON that begins in a line of a file; ``expected`` says what should be there.
-
-    ``stored`` bytes of a file hold it, if these are known.
-    """
+def parse_row_json(text: str, name: str, first_line: int, expected: str) -> Any:  # noqa: ANN401
+    """Parse JSON that begins in a line of a file; ``expected`` says what should be there."""
     try:
-        return parse_json(text, stored)
+        return parse_json(text)
     except ValueError as error:
         line, reason = first_line, str(error).partition(";")[0]  # a number of thousands of digits
         if isinstance(error, json.JSONDecodeError):
