@@ -6,6 +6,7 @@ What is hurt is then the command's work, not the start of Python.
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -17,12 +18,15 @@ from bertlab.training.cli import BertlabCLI  # noqa: F401  imported once, before
 torch.set_num_threads(1)
 
 
-def start(arguments: list[str], log: Path) -> int:
+def start(
+    arguments: list[str] | Callable[[], int], log: Path, prepare: Callable[[], object] = int
+) -> int:
     """Start a command in a process and a group of its own; return the process.
 
     Args:
-        arguments: after ``bertlab``.
+        arguments: after ``bertlab``; or what is called in its place.
         log: where to append what it prints.
+        prepare: is called before the command.
     """
     process = os.fork()
     if process:
@@ -33,7 +37,8 @@ def start(arguments: list[str], log: Path) -> int:
     os.dup2(written, 2)
     code = 1
     try:
-        code = bertlab(arguments)
+        prepare()
+        code = arguments() if callable(arguments) else bertlab(arguments)
     finally:
         sys.stdout.flush()
         sys.stderr.flush()

@@ -28,7 +28,9 @@ import psutil  # type: ignore[import-untyped]
 from rich.console import Console
 from rich.table import Table
 
-from bertlab.data.corpus.corpus import Corpus, RawDocument, read_raw_documents, split_sentences
+from bertlab.api.examples import RawDocument
+from bertlab.data.corpus.corpus import Corpus, read_raw_documents
+from bertlab.data.corpus.documents import split_sentences
 
 SAMPLE_SECONDS = 0.05
 TINY_CORPUS = "One sentence stands here.\nAnother one follows it there.\n\n" * 2

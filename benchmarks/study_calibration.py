@@ -24,6 +24,10 @@ which the mean is one deviation below); `together` (60 % of the variance is the 
 all variants); `fails` (one variant ends ten deviations lower in a tenth of its runs).
 `rows`: variants that are equally good in the population but better at different rows, whose scores
 are kept. `nested`: each pre-training is fine-tuned five times, and half the variance is of either.
+`fives 0`, `0.3`, `0.6`: rows in groups of five, and that share of how a variant takes to a row is
+the group's; `uneven 0.6`: groups of 1 to about 30; `paradigms`: 67 groups, as
+BLiMP has, and 0.6; `few`, `few uneven`: 12 groups. In lines with `unnamed` the study is not told of
+the groups; *warned* is the share of its reports that find neighbouring rows alike.
 """
 
 import argparse
@@ -37,7 +41,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
+from bertlab_evaluations.clusters import Clusters
 from bertlab_studies.report.comparison import LEVEL
+from bertlab_studies.report.row_noise import row_warnings
 from bertlab_studies.report.statistics import compare_study, holm
 from bertlab_studies.study_scores import Cell, Measure, StudyScores, VariantScores
 
@@ -51,6 +57,7 @@ EFFECT = 4.0  # deviations, at three seeds
 DESIGNS = ((2, 1), (6, 2), (8, 4))  # variants, tasks
 SEEDS = (3, 5, 10, 25)
 ROWS = (100, 277, 1000, 5000)
+UNNAMED = ", unnamed"
 HEAD = """{studies:,} studies a line, seed {seed}
 
 | noise | variants × tasks | seeds | false alarm | as promised | paired t, Holm |\
@@ -67,7 +74,7 @@ class Line:
         variants: of the study, the baseline among them.
         tasks: that decide.
         seeds: of each variant.
-        rows: whose scores are kept; 0: none.
+        rows: whose scores are kept, in groups if ``noise`` is one of ``GROUPS``; 0: none.
     """
 
     noise: str
@@ -121,6 +128,10 @@ def lines() -> Iterator[Line]:
         for seeds in (3, 10) if rows > 1000 else SEEDS:
             yield Line("rows", 2, 1, seeds, rows)
     yield Line("rows", 6, 2, 5, TEST_ROWS)
+    for noise, (rows, _, _) in GROUPS.items():
+        for named in ("", UNNAMED):
+            for seeds in (3, 10):
+                yield Line(noise + named, 2, 1, seeds, rows)
 
 
 def table_line(line: Line, studies: int, seed: int) -> str:
@@ -128,23 +139,25 @@ def table_line(line: Line, studies: int, seed: int) -> str:
     rng = np.random.default_rng([seed, *map(ord, line.noise), line.variants, line.seeds, line.rows])
     planted = EFFECT * DEVIATION * (3 / line.seeds) ** 0.5
     truth = planted if line.rows else true_difference(line, planted, rng)
-    alarms = former_alarms = held = shown = former_shown = 0
+    alarms = former_alarms = held = shown = former_shown = warned = 0
     for _ in range(studies):
         same = make_study(line, 0.0, rng)
         found = compare_study(same, draws=0).values()
         alarms += any(one.significant for one in found)
         former_alarms += any(p <= LEVEL for p in former_test(same).values())
+        warned += line.noise.endswith(UNNAMED) and any(row_warnings(same))
         other = make_study(line, planted, rng)
         key = (list(other.variants)[-1], other.measures[-1].name)
         one = compare_study(other, draws=0)[key]
         held += one.low is not None and one.low <= truth <= (one.high or 0.0)
         shown += one.significant
         former_shown += former_test(other)[key] <= LEVEL
+    told = f", warned {warned / studies:.0%}" if line.noise.endswith(UNNAMED) else ""
     share = f"{alarms / studies:.1%} {interval(alarms, studies)}"
     covered = f"{held / studies:.1%} {interval(held, studies)}"
     return (
         f"{line.label} {share} |"
-        f" {verdict(alarms, studies, LEVEL)} | {former_alarms / studies:.1%} | {covered} |"
+        f" {verdict(alarms, studies, LEVEL)}{told} | {former_alarms / studies:.1%} | {covered} |"
         f" {verdict(studies - held, studies, LEVEL)} | {shown / studies:.0%} |"
         f" {former_shown / studies:.0%} |"
     )
@@ -187,18 +200,45 @@ def _values(noise: str, effects: Array, seeds: int, rng: np.random.Generator) ->
 
 def _scored_rows(line: Line, effects: Array, rng: np.random.Generator) -> list[Cell]:
     """Return variants whose runs get rows right by the row's ease, its variant, and the seed."""
-    ease = rng.normal(1.0, 1.5, line.rows)
+    clusters, share = _groups(line, rng)
+
+    def draw(*shape: int) -> Array:
+        """Return ``(…, rows)`` standard normal numbers, a share of whose variance is groups'."""
+        if not share:
+            return rng.normal(size=(*shape, line.rows))
+        of_group = rng.normal(size=(*shape, len(clusters)))[..., clusters.numbers]
+        return share**0.5 * of_group + (1 - share) ** 0.5 * rng.normal(size=(*shape, line.rows))
+
+    ease = 1.0 + 1.5 * draw()
     # of a variant at a row: as large as what parts two recipes in practice
-    taste = rng.normal(0.0, 1.0, (line.variants, 1, line.rows))
+    taste = draw(line.variants, 1)
     seed = rng.normal(0.0, 0.05, (line.variants, line.seeds, 1))
     chance = special.expit(ease + taste + seed)
     if effects[-1]:
         chance[-1] = np.clip(chance[-1] + effects[-1], 0, 1)
     right = (rng.random((line.variants, line.seeds, line.rows)) < chance).astype(np.float64)
     return [
-        Cell(dict(enumerate(each.mean(1).tolist())), examples=dict(enumerate(each)))
+        Cell(
+            dict(enumerate(each.mean(1).tolist())),
+            examples=dict(enumerate(each)),
+            clusters=None if line.noise.endswith(UNNAMED) else clusters,
+        )
         for each in right
     ]
+
+
+def _groups(line: Line, rng: np.random.Generator) -> tuple[Clusters, float]:
+    """Return the groups of rows, and their share; each row on its own but for ``GROUPS``."""
+    _, groups, share = GROUPS.get(line.noise.removesuffix(UNNAMED), (0, 0, 0.0))
+    if not groups:
+        return Clusters("row", np.arange(line.rows)), 0.0
+    weights = np.ones(groups)
+    if "uneven" in line.noise:
+        weights = np.exp(rng.normal(0, 0.8, groups))
+    # 7 rows, weights [1, 3] -> ends at 1.75 and 7 -> numbers [0, 0, 1, 1, 1, 1, 1]
+    ends = line.rows * weights.cumsum() / weights.sum()
+    _, numbers = np.unique(np.searchsorted(ends, np.arange(line.rows) + 0.5), return_inverse=True)
+    return Clusters("group", numbers), share
 
 
 Noise = Callable[[tuple[int, int], np.random.Generator], Array]
@@ -243,6 +283,17 @@ def _nested(shape: tuple[int, int], rng: np.random.Generator) -> Array:
     tuned = rng.standard_normal((*shape, 5)).mean(-1)  # five fine-tunings of each pre-training
     return 0.5**0.5 * (rng.standard_normal(shape) + tuned)
 
+
+# rows, groups, and their share of how a variant takes to a row
+GROUPS: dict[str, tuple[int, int, float]] = {
+    "fives 0": (1000, 200, 0.0),
+    "fives 0.3": (1000, 200, 0.3),
+    "fives 0.6": (1000, 200, 0.6),
+    "uneven 0.6": (1000, 200, 0.6),
+    "paradigms": (2010, 67, 0.6),
+    "few": (240, 12, 0.6),
+    "few uneven": (240, 12, 0.6),
+}
 
 NOISES: dict[str, Noise] = {
     "normal": _normal,

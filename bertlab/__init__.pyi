@@ -25,8 +25,6 @@ from bertlab.api.examples import RawExamples as RawExamples
 from bertlab.api.examples import text_ids as text_ids
 from bertlab.api.exchange import CheckpointReader as CheckpointReader
 from bertlab.api.exchange import ForeignCheckpoint as ForeignCheckpoint
-from bertlab.api.executor import Executor as Executor
-from bertlab.api.executor import OrderedMap as OrderedMap
 from bertlab.api.format import NamedFormat as NamedFormat
 from bertlab.api.format import Submission as Submission
 from bertlab.api.optimizer import OptimizerRecipe as OptimizerRecipe
@@ -74,6 +72,8 @@ from bertlab.objectives.classification import NextSentencePrediction as NextSent
 from bertlab.objectives.classification import classification_loss as classification_loss
 from bertlab.objectives.language_model import CausalLM as CausalLM
 from bertlab.objectives.language_model import TokenPrediction as TokenPrediction
+from bertlab.objectives.language_model import language_model as language_model
+from bertlab.objectives.language_model import text_sequences as text_sequences
 from bertlab.objectives.masked_lm import MaskedLM as MaskedLM
 from bertlab.objectives.masking import MaskingRecipe as MaskingRecipe
 from bertlab.objectives.masking import TokenClasses as TokenClasses

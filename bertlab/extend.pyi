@@ -50,12 +50,8 @@ from bertlab.checkpoints.run_directory import give_up as give_up
 from bertlab.checkpoints.run_directory import machine_facts as machine_facts
 from bertlab.checkpoints.run_directory import manifest as manifest
 from bertlab.checkpoints.tensor_files import load_matching as load_matching
-from bertlab.cli.data import LOCAL_EXECUTOR as LOCAL_EXECUTOR
-from bertlab.cli.data import add_executor_options as add_executor_options
-from bertlab.cli.data import load_executor as load_executor
 from bertlab.cli.data import make_parser as make_parser
 from bertlab.cli.data import name_corpus as name_corpus
-from bertlab.cli.data import option_names as option_names
 from bertlab.cli.fit_help import COMMON as COMMON
 from bertlab.cli.main import COMMANDS as COMMANDS
 from bertlab.cli.main import command_names as command_names
@@ -98,7 +94,6 @@ from bertlab.config.yaml_files import read_config as read_config
 from bertlab.config.yaml_files import split_arguments as split_arguments
 from bertlab.config.yaml_files import yaml_inline as yaml_inline
 from bertlab.data.corpus.corpus import Corpus as Corpus
-from bertlab.data.corpus.corpus import input_digests as input_digests
 from bertlab.data.corpus.corpus import read_raw_documents as read_raw_documents
 from bertlab.data.corpus.documents import Document as Document
 from bertlab.data.corpus.prepare import open_prepared as open_prepared
@@ -146,6 +141,7 @@ from bertlab.data.rows.lines import input_name as input_name
 from bertlab.data.rows.lines import open_unpacked as open_unpacked
 from bertlab.data.rows.lines import read_lines as read_lines
 from bertlab.data.rows.lines import words_of as words_of
+from bertlab.data.rows.tables import RowReading as RowReading
 from bertlab.data.rows.tables import parse_row_json as parse_row_json
 from bertlab.data.run_length import Amounts as Amounts
 from bertlab.data.run_length import StepSizes as StepSizes
@@ -169,6 +165,7 @@ from bertlab.data.sources import default_cache_dir as default_cache_dir
 from bertlab.data.sources import is_source as is_source
 from bertlab.data.sources import is_url as is_url
 from bertlab.data.sources import located as located
+from bertlab.data.sources import sha256_of as sha256_of
 from bertlab.encoders.attention import add_attention_kernel as add_attention_kernel
 from bertlab.encoders.attention import attend as attend
 from bertlab.encoders.attention import attention_by_padding as attention_by_padding
@@ -210,7 +207,7 @@ from bertlab.files import check_memory as check_memory
 from bertlab.files import create_text as create_text
 from bertlab.files import explain_damage as explain_damage
 from bertlab.files import explain_failed_write as explain_failed_write
-from bertlab.files import memory_of as memory_of
+from bertlab.files import make_folder as make_folder
 from bertlab.files import new_folder as new_folder
 from bertlab.files import open_to_append as open_to_append
 from bertlab.files import open_to_read as open_to_read

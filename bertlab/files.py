@@ -14,13 +14,13 @@ import io
 import json
 import os
 import platform
+import re
 import secrets
 import shutil
 import stat
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextvars import ContextVar
 from pathlib import Path
 from typing import IO, Any
 
@@ -35,7 +35,6 @@ READING_MB = "BERTLAB_READING_MB"
 _DEFAULT_MB = 512
 _FACTOR = 64  # bytes of memory for a byte of a file: 1,000 for a row of 16 bytes
 _SMALL = 2**20  # characters that need no look, whatever they become
-_held: ContextVar[list[int] | None] = ContextVar("held", default=None)
 _MOST_DIGITS = 1000  # transformers writes lengths of 31
 _PATIENCE = 10.0  # seconds to wait for the other end of a pipe
 
@@ -99,25 +98,6 @@ def check_memory(place: object, what: str, size: int, stored: int = 0) -> None:
     """Raise OutOfMemoryError if what is read at a place takes more memory than reading may."""
     if (reason := over_budget(size, stored)) is not None:
         raise OutOfMemoryError(f"{place}: {what} {reason}")
-
-
-@contextlib.contextmanager
-def holding(is_bounded: bool = True) -> Iterator[Callable[[], int]]:
-    """Count what readers :func:`hold` in this block; what is given returns the bytes so far."""
-    held = [int(is_bounded), 0, 0]
-    before = _held.set(held)
-    try:
-        yield lambda: held[1]
-    finally:
-        _held.reset(before)
-
-
-def hold(place: object, size: int, stored: int = 0) -> None:
-    """Count memory of rows just read from so many bytes of a file, if somebody keeps them all."""
-    if held := _held.get():
-        held[1:] = held[1] + size, held[2] + stored
-        if held[0]:
-            check_memory(place, "with all that was read before it", *held[1:])
 
 
 def size_in_memory(text: str) -> int:
@@ -184,19 +164,18 @@ def explain_damage(path: Path) -> Iterator[None]:
         raise UnreadableError(path, str(error)[:200]) from None
 
 
-def parse_json(text: str) -> Any:  # noqa: ANN401
-    """Return what JSON text says."""
-    check_json(text)
+def parse_json(text: str, stored: int = 0) -> Any:  # noqa: ANN401
+    """Return what JSON text says, which a file of ``stored`` bytes holds."""
+    check_json(text, stored)
     try:
         return json.loads(text, parse_int=_whole_number)
     except RecursionError:
         raise ValueError("nested too deep") from None
 
 
-def check_json(text: str) -> None:
+def check_json(text: str, stored: int = 0) -> None:
     """Raise ValueError if JSON text takes too much memory as objects: ``[],`` becomes 64 bytes."""
     if len(text) > _SMALL:
-        stored = (_held.get() or [0])[-1]
         if (reason := over_budget(size_in_memory(text), stored)) is not None:
             raise ValueError(f"it {reason}")
 
@@ -294,6 +273,18 @@ def write_json(path: Path, content: object) -> None:
     write_text(path, _json(content))
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder, and those above it; raise OutputError for a URL."""
+    check_is_path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+
+
+def check_is_path(place: Path) -> None:
+    """Refuse to write to a URL, which would be below a folder ``https:``; ``C:/x`` is a drive."""
+    if re.match(r"[A-Za-z][\w+.:-]+:/", str(place)):
+        raise OutputError(f"{place}: is a URL; expected a path: bertlab writes to this machine")
+
+
 def create_text(path: Path, text: str) -> None:
     """Write a file that must not exist yet; of several processes that try, one succeeds."""
     with path.open("x", encoding="utf-8", errors="backslashreplace") as file:
@@ -335,7 +326,7 @@ class WholeFile:
         with explain_failed_write(self._failure):
             if path.is_dir():
                 raise IsADirectoryError(0, "it is a folder")
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
             self._block = replacing(path)
             self._file = self._block.__enter__()  # a with block that spans calls
 
@@ -366,7 +357,7 @@ def new_folder(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
     remove_abandoned(target)
     folder = _partial_path(target)
     try:
-        folder.mkdir(parents=True)
+        make_folder(folder)
         yield folder
         for path in [*folder.rglob("*"), folder]:  # before the rename shows it
             _fsync(path)

@@ -44,7 +44,11 @@ CONTRACTS = {
         "bertlab.ModelAddress",
         "bertlab.Pretrained",
     ),
-    "Executors": ("executor", "bertlab_studies.execute.executor.StudyExecutor"),
+    "Executors": (
+        "bertlab.Executor",
+        "bertlab.OrderedMap",
+        "bertlab_studies.execute.executor.StudyExecutor",
+    ),
     "Commands": ("command",),
 }
 HOOK_ARGUMENTS = [

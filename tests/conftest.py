@@ -3,22 +3,28 @@
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # test workers share the cores; spinning threads wait
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read once, at an import
 
+import gc
 import importlib.util
 import pydoc_data.topics
 import signal
 from collections.abc import Callable, Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
 
 from bertlab.cli.main import main
+from bertlab.config.parser import build_parser
+from bertlab.config.request import Request
 from bertlab.plugins import hooks, index
+from bertlab.training.cli import BertlabCLI
 from bertlab.training.results import read_curves
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
+gc.disable()  # until all is imported and collected, which stays: seconds of each worker
 # the same examples in every run; `pytest --hypothesis-profile default` draws new ones
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("repeatable")
@@ -71,6 +77,64 @@ def undrawn() -> Iterator[None]:
 def drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the runs of a test draw as those of users do; ``tiny_run`` does so for every test."""
     draw(monkeypatch, read_curves)
+
+
+def plugins_of(command: str, request: Request) -> object:
+    """Return what decides a parser, besides the code of classes."""
+    return (
+        *(command, hooks.hook_modules().manager, *map(index.listed, index.GROUPS)),
+        *(request.encoder, repr(request.sizes), tuple(request.objectives)),
+        *(tuple(request.head_sections.items()), tuple(request.metrics)),
+        *(request.optimizer, request.schedule, request.tokenizer),
+    )
+
+
+def are_ours(request: Request) -> bool:
+    """Whether all plugins come with bertlab, so that no test writes their classes anew."""
+    named = [("encoder", request.encoder), ("tokenizer", request.tokenizer)]
+    named += [("optimizer", request.optimizer), ("schedule", request.schedule)]
+    named += [("objective", each) for each in request.objectives]
+    named += [("head", each) for each in request.head_sections.values()]
+    installed = [index.installed(kind).get(name) for kind, name in named if name is not None]
+    return not request.metrics and all(
+        each is not None and each.package in index.FIRST_PARTY for each in installed
+    )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kept_parsers() -> Iterator[None]:
+    """Let commands of the same plugins share a parser, which takes longer to build than a run.
+
+    Parsing changes no parser. Where `build_parser` itself is imported, it builds one.
+    """
+    kept: dict[object, Any] = {}
+    set_up = BertlabCLI.setup_parser
+
+    def keep(command: str, request: Request, build: Callable[[], Any]) -> Any:
+        if not are_ours(request):
+            return build()
+        key = plugins_of(command, request)
+        if key not in kept:
+            if len(kept) == 50:
+                kept.clear()
+            kept[key] = build()
+        return kept[key]
+
+    def set_up_once(cli: BertlabCLI, *arguments: Any) -> None:
+        def build() -> Any:
+            set_up(cli, *arguments)
+            return cli.parser
+
+        cli.parser = keep(cli.command, cli.request, build)
+
+    def build_once(command: str, request: Request) -> Any:
+        return keep(command, request, lambda: build_parser(command, request))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BertlabCLI, "setup_parser", set_up_once)
+        patch.setattr("bertlab.config.run_config.build_parser", build_once)
+        patch.setattr("bertlab.cli.printing.build_parser", build_once)
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -141,6 +205,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
+def pytest_collection_finish() -> None:
+    """Let the garbage collector pass over modules and tests, which stay: 0.5 s each time."""
+    gc.freeze()
+    gc.enable()
+
+
+def pytest_sessionfinish() -> None:
+    """Let the interpreter end as ever."""
+    gc.unfreeze()
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let the long form of tests/reliability be one command."""
+    """Let the long form of tests/reliability, and new golden runs, be one command each."""
     parser.addoption("--rounds", default=6, help="inputs that each test of reliability generates")
+    parser.addoption(
+        "--write_golden", action="store_true", help="keep the losses of the golden runs anew"
+    )

@@ -13,7 +13,6 @@ from bertlab import Encoder as Encoder
 from bertlab import EncoderOutput as EncoderOutput
 from bertlab import EvaluationError as EvaluationError
 from bertlab import Example as Example
-from bertlab import Executor as Executor
 from bertlab import Features as Features
 from bertlab import ForeignCheckpoint as ForeignCheckpoint
 from bertlab import Head as Head
@@ -22,7 +21,6 @@ from bertlab import Metric as Metric
 from bertlab import NamedFormat as NamedFormat
 from bertlab import Objective as Objective
 from bertlab import OptimizerRecipe as OptimizerRecipe
-from bertlab import OrderedMap as OrderedMap
 from bertlab import PackedBatch as PackedBatch
 from bertlab import PackedSequences as PackedSequences
 from bertlab import ParameterGroup as ParameterGroup
@@ -55,6 +53,8 @@ from bertlab_evaluations.contract import ScoreGrid as ScoreGrid
 from bertlab_interop.contract import Exporter as Exporter
 from bertlab_interop.contract import ExportReport as ExportReport
 from bertlab_interop.contract import ModelAddress as ModelAddress
+from bertlab_studies.execute.contract import Executor as Executor
+from bertlab_studies.execute.contract import OrderedMap as OrderedMap
 from bertlab_studies.hookspecs import ReportSection as ReportSection
 
 CONTRACT: int

@@ -1,11 +1,12 @@
 """The contract of an encoder."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import ClassVar
 
-from torch import nn
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from bertlab.api.batch import EncoderOutput, PackedBatch
 from bertlab.api.huggingface import HuggingFaceForm
@@ -27,7 +28,8 @@ class Encoder(nn.Module, ABC):
         hidden_dropout_prob: dropout that heads use as well (paper app. A.2: 0.1 on all layers).
         layer_norm_eps: epsilon of its LayerNorms; heads use the same.
         initializer_range: standard deviation of new weights (BERT: 0.02); heads use the same.
-        token_embedding: ``(vocab_size, H)`` table, which the masked-LM head shares.
+        token_embedding: ``(vocab_size, E)`` table, which the masked-LM head shares; E is H or less.
+        activation: of the masked-LM head as well; GELU by default.
         pooler: layers that make the pooled output; frozen where no task reads it.
         huggingface: forms in which ``transformers`` keeps such an encoder; it is read from any, and
             written in the first. Empty if there is none. Packages may add others.
@@ -41,6 +43,7 @@ class Encoder(nn.Module, ABC):
     huggingface: ClassVar[tuple[HuggingFaceForm, ...]] = ()
     layer_lists: ClassVar[tuple[str, ...]] = ("layers",)
     decays: Mapping[str, bool] = MappingProxyType({})
+    activation: Callable[[Tensor], Tensor] = staticmethod(F.gelu)
 
     vocab_size: int
     hidden_size: int

@@ -60,11 +60,14 @@ class Example:
         where: file and line, or split and number, for messages: ``dev.tsv:12``.
         row: of new text, all columns of its file but the truth, named as the file names them, such
             as its ids: predictions are written beside them.
+        cluster: what it shares with other rows, whose scores are then not independent of its own:
+            ``speaker:12``; empty if nothing is known.
     """
 
     values: Mapping[str, Any]
     where: str
     row: Mapping[str, Any] = field(default_factory=dict)
+    cluster: str = ""
 
 
 @dataclass
@@ -212,7 +215,7 @@ class RawExamples:
         name: of the source, for messages.
         columns: names of the source's columns; those of the first row where rows may differ. A
             table without a header has ``"0"``, ``"1"``, …
-        rows: ``(where, values by column)``.
+        rows: ``(where, values by column)``; ``#document`` is no column, and says which one.
         rows_vary: other rows may have other columns.
         class_names: of the columns that hold ids of classes which the source itself declares.
         skipped: what was left out so far, by reason.

@@ -14,7 +14,8 @@ from bertlab.api.exchange import CheckpointReader, ForeignCheckpoint
 from bertlab.api.huggingface import HuggingFaceForm
 from bertlab.checkpoints.pretrained import Pretrained, read_head
 from bertlab.checkpoints.tensor_files import list_limited, read_tensors
-from bertlab.errors import CheckpointError, ConfigError, PluginError, nearest
+from bertlab.encoders.layers import MOST_LAYERS
+from bertlab.errors import CheckpointError, ConfigError, PluginError, nearest, without_secrets
 from bertlab.files import names_in, read_object
 from bertlab.model.build import build_encoder
 from bertlab.plugins.index import FILES_OF_READERS, FIRST_PARTY, installed, load_class, where_to_get
@@ -242,8 +243,10 @@ def _check_layers(
 ) -> None:
     pattern = re.compile(rf"{re.escape(form.layers)}(\d+)\.")
     layers = {int(m[1]) for name in parts.encoder if (m := pattern.match(name))}
-    # {0, 1, 3} for num_hidden_layers 3: the count is right, but layer 2 is missing
-    if len(layers) != config["num_hidden_layers"] or max(layers) != len(layers) - 1:
+    named = form.encoder_names(min(config["num_hidden_layers"], MOST_LAYERS)).values()
+    # ALBERT's layers are one; {0, 1, 3} of 3: the count is right, but layer 2 is missing
+    expected = {int(m[1]) for names in named for name in names if (m := pattern.match(name))}
+    if layers != expected:
         raise CheckpointError(
             f"{weights}: holds {len(layers)} layers, but config.json beside it says "
             f"num_hidden_layers {config['num_hidden_layers']}"
@@ -275,10 +278,9 @@ def _check_shapes(
             f"{weights}: lacks {len(missing)} of the encoder's {len(expected)} tensors:\n"
             + list_limited(missing)
         )
-    width, vocab_size = encoder.hidden_size, encoder.vocab_size
     for head in form.head_names(encoder.causal).values():
         for ours, name in head.items():
-            expected[name] = _head_shape(ours, width, vocab_size)
+            expected[name] = _head_shape(ours, encoder)
     present = parts.heads | parts.encoder
     differing = [
         f"{name}: tensor {tuple(present[name].shape)} "
@@ -294,15 +296,16 @@ def _check_shapes(
         )
 
 
-def _head_shape(name: str, hidden_size: int, vocab_size: int) -> tuple[int, ...]:
+def _head_shape(name: str, encoder: Encoder) -> tuple[int, ...]:
     """Return the shape of a tensor of ``mlm``, ``clm`` or ``nsp``, by bertlab's name."""
+    embedded = encoder.token_embedding.embedding_dim
     special = {
-        "bias": (vocab_size,),
-        "dense.weight": (hidden_size, hidden_size),
-        "classifier.weight": (2, hidden_size),
+        "bias": (encoder.vocab_size,),
+        "dense.weight": (embedded, encoder.hidden_size),
+        "classifier.weight": (2, encoder.hidden_size),
         "classifier.bias": (2,),
     }
-    return special.get(name, (hidden_size,))
+    return special.get(name, (embedded,))
 
 
 def _drop_tied_decoder(parts: _Parts, form: HuggingFaceForm, weights: Path) -> None:
@@ -333,8 +336,9 @@ def _find_folder(folder_or_hub_name: str | Path) -> Path:
         return folder
     if folder.exists():
         raise CheckpointError(f"{folder}: is a file, expected the folder that holds config.json")
-    named = _HUB_ADDRESS.sub("", str(folder_or_hub_name))
-    if named != str(folder_or_hub_name):
+    address = without_secrets(str(folder_or_hub_name))  # what follows hf:// may have a user as well
+    named = _HUB_ADDRESS.sub("", address)
+    if named != address:
         raise CheckpointError(
             f"{folder_or_hub_name}: is an address, expected the model's name on the hub: "
             f"{named.strip('/')}"

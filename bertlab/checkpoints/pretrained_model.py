@@ -22,6 +22,7 @@ from bertlab.checkpoints.restore import (
     restore_module,
 )
 from bertlab.checkpoints.tensor_files import load_matching
+from bertlab.checkpoints.training_state import refusing_config
 from bertlab.data.inputs import InputRows, TextRows, given_texts
 from bertlab.data.rows.lines import words_of
 from bertlab.errors import CheckpointError, CommandError, DataError
@@ -61,9 +62,9 @@ def model_of(found: Pretrained, head: str | None = None) -> "PretrainedModel":
     tokenizer = known_tokenizer(found)
     module: BertModule | Encoder
     if found.config is not None:
-        tasks = build_tasks(found.config["model"])
-        module = restore_module(found, found.config, tasks)
-        longest = largest_of(found.config["data"]["max_seq_length"])
+        with refusing_config(found.source, "model"):
+            module = restore_module(found, found.config, build_tasks(found.config["model"]))
+            longest = largest_of(found.config["data"]["max_seq_length"])
     else:
         module = _huggingface_module(found, tokenizer, head)
         encoder = module.encoder if isinstance(module, BertModule) else module

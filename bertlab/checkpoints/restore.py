@@ -24,6 +24,7 @@ from bertlab.checkpoints.run_checkpoint import (
 )
 from bertlab.checkpoints.run_directory import MANIFEST_FILE, give_up, is_first_process
 from bertlab.checkpoints.tensor_files import LoadReport, load_matching
+from bertlab.checkpoints.training_state import refusing_config
 from bertlab.config.request import Request
 from bertlab.config.yaml_files import Config, differences, split_arguments, yaml_inline
 from bertlab.data.module import EvaluationRows, TaskData
@@ -220,7 +221,8 @@ def restore_module(
     counts = None if checkpoint.token_counts is None else checkpoint.token_counts.numpy()
     labels = checkpoint.labels, checkpoint.head_labels
     context = TaskContext(encoder, checkpoint.tokenizer, counts, *labels)
-    optimizer = read_optimizer(model["optimizer"])
+    with refusing_config(checkpoint.source, "optimizer"):
+        optimizer = read_optimizer(model["optimizer"])
     module = BertModule(encoder, tasks, context, optimizer, evaluation_sets, metrics)
     load_matching(module, checkpoint.state, checkpoint.source)
     return module

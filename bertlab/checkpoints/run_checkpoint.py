@@ -22,7 +22,7 @@ from bertlab.checkpoints.tensor_files import (
     refuse_pipe,
     shape_of,
 )
-from bertlab.checkpoints.training_state import kinds_of_training_state
+from bertlab.checkpoints.training_state import kinds_of_training_state, refusing_config
 from bertlab.config.checkpoint_config import read_stored_config
 from bertlab.config.recorded import check_version, drop_empty_arguments
 from bertlab.config.yaml_files import Config
@@ -176,20 +176,16 @@ def _checked(start: Pretrained) -> Pretrained:
         start.encoder_config, {*known, "name"}, "model.encoder", start.source, start.version
     )
     state = start.encoder_state
-    layers, asked = count_layers(state), start.encoder_config.get("num_hidden_layers")
-    if layers is not None and isinstance(asked, int) and asked != layers:
+    # without memory: a config may ask for terabytes
+    with refusing_config(start.source, "encoder"), torch.device("meta"):
+        encoder = build_encoder(start.encoder_config, start.vocab_size)
+    layers, expected = count_layers(state), count_layers(encoder.state_dict())
+    if layers is not None and layers != expected:  # layers with shared weights count once
+        asked = start.encoder_config.get("num_hidden_layers")
         raise CheckpointError(
             f"{start.source}: its config says num_hidden_layers: {asked}, its tensors are of "
-            f"{layers} layers"
+            f"{layers} layers, expected {expected}"
         )
-    try:
-        with torch.device("meta"):  # without memory: a config may ask for terabytes
-            encoder = build_encoder(start.encoder_config, start.vocab_size)
-    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise CheckpointError(
-            f"{start.source}: no encoder can be made of its config: {reason}"
-        ) from None
     differing = [
         f"{name}: in the file {shape_of(state[name])}, by its config {shape_of(each)}"
         for name, each in encoder.state_dict().items()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertlab.errors import OutputError, without_secrets
-from bertlab.files import create_json, write_json
+from bertlab.files import check_is_path, create_json, make_folder, write_json
 from bertlab.plugins.index import version_of
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ def check_nothing_leads_out(directory: Path, name: str | None = None) -> None:
     inside (``wandb/latest-run``) are kept, and so is what is hidden (``.venv``), where nothing is
     written. ``name`` is the one entry of the directory that is written to, if it is one.
     """
+    check_is_path(directory)
     top = os.path.realpath(directory)
     for found in _entries(top, name):
         if found.is_symlink():
@@ -191,7 +192,7 @@ def give_back(directory: Path, before: frozenset[str]) -> None:
 @contextlib.contextmanager
 def claiming(directory: Path) -> Iterator[None]:
     """Make the directory of a new run; what the block makes in it must not be there before."""
-    directory.mkdir(parents=True, exist_ok=True)
+    make_folder(directory)
     try:
         yield
     except FileExistsError:

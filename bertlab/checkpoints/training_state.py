@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor
 from torch.optim import Optimizer
 
-from bertlab.errors import DamagedCheckpointError, mistake_in
+from bertlab.errors import CheckpointError, ConfigError, DamagedCheckpointError, mistake_in, told
 
 
 def kinds_of_training_state(content: Mapping[str, Any]) -> dict[str, bool]:
@@ -65,6 +65,21 @@ def refusing_other_state(path: str) -> Iterator[None]:
             f"{path}: a damaged bertlab checkpoint, which no run can go on from: "
             f"{type(error).__name__}: {error}"
         ) from error
+
+
+@contextlib.contextmanager
+def refusing_config(source: str, made: str) -> Iterator[None]:
+    """Raise what plugins make of a stored config's values, of no type yet, as CheckpointError."""
+    try:
+        yield
+    except Exception as error:
+        from bertlab.plugins.strangers import mistake_of_others  # noqa: PLC0415  for errors only
+
+        known = mistake_in(error) is not None or mistake_of_others(error) is not None
+        if known and not isinstance(error, ConfigError):  # which names the key, not the file
+            raise
+        words = f"{source}: no {made} can be made of its config: {error if known else told(error)}"
+        raise CheckpointError(words) from error
 
 
 def watch_loading(optimizer: Optimizer, source: str) -> None:

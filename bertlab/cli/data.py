@@ -1,10 +1,6 @@
-"""``bertlab tokenizer`` and ``prepare``: text to vocabulary, or to a store.
+"""``bertlab tokenizer`` and ``prepare``: text to vocabulary, or to a store."""
 
-``--executor NAME`` says where text is tokenised; an executor adds options of its own.
-"""
-
-import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from inspect import signature
 from pathlib import Path
@@ -12,24 +8,24 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from jsonargparse import ArgumentParser
 
-from bertlab.api.executor import Executor
 from bertlab.config.parse import parse_arguments
 from bertlab.config.yaml_files import split_arguments
 from bertlab.errors import (
-    CommandError,
     CorpusError,
     OutputError,
-    PluginError,
     check_at_least,
     print_table,
     say,
     warn,
     working,
 )
-from bertlab.plugins.index import installed, load_class
+from bertlab.plugins.hooks import first_result
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from bertlab.data.corpus.corpus import Corpus
+    from bertlab.data.corpus.prepare import OrderedMap
 
 Format = Literal["auto", "sentences", "document", "wikiextractor"]
 Errors = Literal["strict", "replace"]
@@ -37,30 +33,34 @@ Errors = Literal["strict", "replace"]
 
 def main(command: str, argv: list[str]) -> int:
     """Run ``tokenizer`` or ``prepare``; return the exit code."""
-    function, parser = _functions()[command], make_parser(command)
-    settings: tuple[str, ...] = ()
-    if function is make_tokenizer:
-        settings = _add_settings(parser, argv)
-    if function is make_store:
-        settings = add_executor_options(parser, argv, Executor)
+    parser, added = make_parser(command, argv)
     options = vars(parse_arguments(parser, argv))
     source = name_corpus(**{name: options.pop(name) for name in signature(name_corpus).parameters})
-    options["settings"] = {name: options.pop(name) for name in settings}
-    function(source, **options)
+    if command == "tokenizer":
+        make_tokenizer(source, settings={name: options.pop(name) for name in added}, **options)
+    else:
+        elsewhere = None if added is None else added(options)
+        make_store(source, elsewhere=elsewhere, **options)
     return 0
 
 
-def _functions() -> dict[str, Callable[..., None]]:
-    return {"tokenizer": make_tokenizer, "prepare": make_store}
+def make_parser(
+    command: str, argv: Sequence[str] = (), with_hooks: bool = True
+) -> tuple[ArgumentParser, Any]:
+    """Return the parser of the options, and what ``argv`` has added to it.
 
-
-def make_parser(command: str) -> ArgumentParser:
-    """Return the parser of the options, without those of a kind of tokenizer or an executor."""
+    Of ``tokenizer`` the settings of the kind that ``--kind`` names; of ``prepare`` what has the
+    text tokenised elsewhere, whose options a package adds, or None.
+    """
     parser = ArgumentParser(prog=f"bertlab {command}", exit_on_error=False)
     # the corpus's options stand beside the command's own, and become its argument `source`
     parser.add_function_arguments(name_corpus)
-    parser.add_function_arguments(_functions()[command], skip={"source", "settings"})
-    return parser
+    if command == "tokenizer":
+        parser.add_function_arguments(make_tokenizer, skip={"source", "settings"})
+        return parser, _add_settings(parser, argv)
+    parser.add_function_arguments(make_store, skip={"source", "elsewhere"})
+    given = {"parser": parser, "argv": argv}
+    return parser, first_result("bertlab_prepare", **given) if with_hooks else None
 
 
 def _add_settings(parser: ArgumentParser, argv: Sequence[str]) -> tuple[str, ...]:
@@ -120,8 +120,7 @@ def make_store(
     workers: int | None = None,
     max_seq_length: int = 128,
     shard_tokens: int | None = None,
-    executor: str = "local",
-    settings: Mapping[str, Any] | None = None,
+    elsewhere: "AbstractContextManager[OrderedMap | None] | None" = None,
 ) -> None:
     """Tokenise a corpus into a token store and print the data report."""
     from bertlab.data.corpus.prepare import open_prepared_before, prepare  # noqa: PLC0415  torch
@@ -135,8 +134,7 @@ def make_store(
     loaded, folder = load_tokenizer(Path(tokenizer)), Path(output)
     store = open_prepared_before(source, loaded, folder)
     if store is None:
-        made = load_executor(executor, Executor)(**settings or {})
-        with made.mapping(workers) if executor != LOCAL_EXECUTOR else nullcontext() as away:
+        with elsewhere or nullcontext() as away:
             here = workers or 1 if away is None else 1
             store = prepare(source, loaded, folder, here, shard_tokens=shard_tokens, away=away)
     else:
@@ -146,66 +144,3 @@ def make_store(
     except CorpusError as error:  # what is trained on it may make no pairs
         warn(f"{folder}: {error}")
     print_table(output, report_store(store, max_seq_length))
-
-
-LOCAL_EXECUTOR = "local"
-
-
-def load_executor(name: str, base: type[Executor]) -> type[Executor]:
-    """Return the class of an executor.
-
-    Args:
-        name: as ``--executor`` gives it.
-        base: what the command needs: :class:`Executor` to tokenise, where ``local`` is this class
-            itself, as it needs none; or a subclass of it.
-
-    Raises:
-        PluginError: there is none of that name, or it cannot be used.
-        CommandError: it does other things.
-    """
-    if name == LOCAL_EXECUTOR and base is Executor:
-        return Executor
-    chosen: type[Executor] = load_class("executor", name, Executor)
-    if not issubclass(chosen, base):
-        raise CommandError(f"--executor: {name} does not execute the runs of studies")
-    if base is Executor and chosen.mapping is Executor.mapping:
-        raise CommandError(f"--executor: {name} executes the runs of studies, and does not prepare")
-    return chosen
-
-
-def option_names(name: str, base: type[Executor]) -> tuple[str, ...]:
-    """Return the options of an executor that a command offers."""
-    chosen = load_executor(name, base)
-    skipped = chosen.only_for_studies if base is Executor else ()
-    return tuple(each for each in signature(chosen).parameters if each not in skipped)
-
-
-def add_executor_options(
-    parser: ArgumentParser, argv: Sequence[str], base: type[Executor]
-) -> tuple[str, ...]:
-    """Add the options of the executor that ``--executor`` names; return their names.
-
-    Raises:
-        PluginError: as :func:`load_executor`.
-        CommandError: the same, or an option is that of another executor.
-    """
-    given = list(split_arguments(argv))
-    named = [value for key, value, _ in given if key == "--executor" and value]
-    name = named[-1] if named else LOCAL_EXECUTOR
-    names = option_names(name, base)
-    chosen = load_executor(name, base)
-    parser.add_class_arguments(chosen, None, skip={*signature(chosen).parameters} - {*names})
-    known = parser._option_string_actions
-    unknown = [key for key, *_ in given if key not in known]
-    for option, owner in _all_options(base) if unknown else ():
-        if option in unknown:
-            how = f"not of {name}" if named else f"give --executor {owner} as well"
-            raise CommandError(f"{option}: is an option of the executor {owner}; {how}")
-    return names
-
-
-def _all_options(base: type[Executor]) -> Iterator[tuple[str, str]]:
-    """Yield each option of the installed executors, and whose it is."""
-    for name in installed("executor"):
-        with contextlib.suppress(PluginError, CommandError):  # `bertlab plugins check` says why
-            yield from ((f"--{option}", name) for option in option_names(name, base))

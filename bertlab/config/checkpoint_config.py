@@ -68,7 +68,7 @@ _ROWS = frozenset(
     {
         *("source", "train", "validation", "test", "validation_fraction", "columns", "format"),
         *("delimiter", "quote", "header", "empty", "label_names", "label_separator", "doubtful"),
-        "bad_rows",
+        *("bad_rows", "cluster"),
     }
 )
 _BATCHES = frozenset(

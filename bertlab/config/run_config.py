@@ -170,14 +170,7 @@ def parse_request(
 
 
 def resolve_request(request: Request) -> Config:
-    """Return the plain config that ``bertlab fit`` would run.
-
-    Sizes that ``model.init_from`` brings are not in it, so it is best left out.
-    ``seed_everything`` stays true where no seed is given.
-
-    Raises:
-        ConfigError: as ``bertlab fit`` would.
-    """
+    """Return the plain config that ``fit`` would run, without sizes that ``init_from`` brings."""
     parser = build_parser("fit", request)
     return _plain(parser, parse_values(parser, request), request)
 
@@ -310,7 +303,7 @@ def whole_config(parser: LightningArgumentParser, values: Namespace, request: Re
         text = parser.dump(values, skip_unset=False, skip_validation=True)
     except Exception as error:  # of arguments of a class that are none, such as a Timer's
         raise ConfigError(f"trainer: the arguments of a class are wrong: {told(error)}") from error
-    content: Config = yaml.safe_load(text)
+    content: Config = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
     model, data = content["model"], content["data"]
     model["optimizer"] = _plain_optimizer(model["optimizer"], request)
     if request.objectives or not request.fine_tunes:

@@ -21,6 +21,7 @@ from bertlab.data.examples.splits import (
     locate_split,
     report_split,
     train_split,
+    with_clusters,
 )
 from bertlab.data.inputs import READ_AHEAD, InputRows, one_input, texts_for_head
 from bertlab.data.loader import StepLoader
@@ -61,6 +62,7 @@ class LabelledData(TaskData):
             or taken as they are.
         label_separator: between the labels in a cell, where a head reads several; found out for the
             whole file, if not given.
+        cluster: column of what rows share, such as a speaker; contexts and documents are found.
         label_names: a name for each class as the source writes it, for example ``{0: no, 1: yes}``;
             or all classes in their order, of which training rows may lack some.
         validation_fraction: share of the training rows to hold out.
@@ -94,6 +96,7 @@ class LabelledData(TaskData):
         empty: Literal["refuse", "skip"] | None = None,
         doubtful: Literal["refuse", "accept"] | None = None,
         label_separator: str | None = None,
+        cluster: str | None = None,
         label_names: list[str] | dict[str, str] | None = None,
         validation_fraction: float = 0.1,
         tokenizer: str | None = None,
@@ -125,6 +128,7 @@ class LabelledData(TaskData):
             skip_empty=empty == "skip",
             label_separator=label_separator,
             accepts_doubtful=doubtful == "accept",
+            cluster=cluster,
         )
         self.label_names = label_names
         self.validation_fraction = validation_fraction
@@ -303,7 +307,7 @@ class LabelledData(TaskData):
         assert self.head is not None
         assert self.tokenizer is not None
         if self._predicts_validation:
-            rows = iter(self.evaluation_sets()[0].rows)
+            rows = with_clusters(self.evaluation_sets()[0].rows, self.head.splits_by)
         elif self.input is None:
             rows = texts_for_head(self.text, self.text_pair, self.head.columns)
         else:

@@ -14,9 +14,9 @@ from bertlab.api.task import Head
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.data.examples.encoded import EncodedExamples, encode_examples
 from bertlab.data.examples.source import UnreadableRow, stream_rows
-from bertlab.data.rows.lines import words_of
+from bertlab.data.rows.lines import holding, words_of
 from bertlab.errors import ConfigError
-from bertlab.files import holding, reading_budget
+from bertlab.files import reading_budget
 
 PREDICT_BATCH = 64  # sequences
 _COLUMNS = (Column("text"), Column("text_pair", required=False))
@@ -193,7 +193,7 @@ class InputRows(PredictedRows):
             )
             for number, reason in failed.items():
                 row = chunk[number]
-                self._waiting[start + number] = UnreadableRow({}, row.where, row.row, reason)
+                self._waiting[start + number] = UnreadableRow({}, row.where, row.row, reason=reason)
             self.cut += len(np.unique(encoded.row_numbers[encoded.truncated > 0]))
             # from the chunk's numbers to the input's
             self._encoded |= set((start + encoded.row_numbers).tolist())

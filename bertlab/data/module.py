@@ -286,7 +286,7 @@ class TaskData(LightningDataModule):
 OWN_DATA = (
     *("source", "train", "validation", "test"),
     *("columns", "format", "delimiter", "quote"),
-    *("empty", "label_names", "validation_fraction"),
+    *("empty", "label_names", "validation_fraction", "cluster"),
 )
 
 

@@ -195,6 +195,7 @@ class PretrainingData(TaskData):
                 f"data.corpus: {self.corpus.sources[0]} was prepared with another tokenizer than "
                 "this run's; prepare the text anew with this one"
             )
+        self.store_digest = self.store.check(self.cache_dir)
         split_rng = CounterRNG(EVALUATION_SEED, "validation split")
         with naming(self.corpus):
             if self.sampler_class.has_pairs and (self.store.path / "report.json").exists():
@@ -238,7 +239,8 @@ class PretrainingData(TaskData):
         assert self.store is not None
         return {
             "corpus": self.store.metadata.corpus_fingerprint,
-            "store": self.store.digest,
+            "store": self.store_digest,
+            "store_files": self.store.recorded,
             "data": {type(report).__name__: asdict(report) for report in self.reports},
         }
 

@@ -1,16 +1,20 @@
 """What a location in a config is: a path, a URL, or an installed source such as ``hf:NAME``."""
 
+import contextlib
+import hashlib
 import io
+import json
 import os
 import re
+import stat
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import cast
 
 from bertlab.api.examples import DataSource
 from bertlab.errors import ConfigError
-from bertlab.files import open_to_read
+from bertlab.files import make_folder, open_to_read, write_text
 from bertlab.plugins.index import added_name, installed, load_class
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
@@ -49,6 +53,10 @@ class RemoteFile(ABC):
         """Return whether something is there."""
 
     @abstractmethod
+    def state(self) -> object:
+        """Return what changes with the content, as :func:`state_of` does."""
+
+    @abstractmethod
     def files(self) -> "Sequence[RemoteFile] | None":
         """Return the files of a folder or pattern in the order of local ones; None of one file."""
 
@@ -83,6 +91,41 @@ def located(location: str) -> File:
 def open_file(path: File) -> io.BufferedReader:
     """Open a file, pipe, device or URL for reading."""
     return path.open() if isinstance(path, RemoteFile) else open_to_read(path)
+
+
+def sha256_of(path: File) -> str:
+    """Return the SHA-256 (hex) of what a file holds."""
+    with open_file(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def state_of(path: File) -> object:
+    """Return what changes with the content of a file: size, times, tags; None if it is not told."""
+    if isinstance(path, RemoteFile):
+        return path.state()
+    with contextlib.suppress(OSError):
+        found = path.stat()
+        return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
+    return None
+
+
+def remembered(cache: Path, of: object, find: Callable[[], str]) -> str:
+    """Return what ``find`` finds, which is kept in a folder of the cache that is the user's alone.
+
+    ``of`` says all that it depends on, as JSON. Where no such folder can be made nothing is kept.
+    """
+    user = getattr(os, "getuid", int)()  # on Windows 0, and no folder is anybody's alone
+    folder = cache / f"found-{user}"
+    kept = folder / hashlib.sha256(json.dumps(of).encode()).hexdigest()[:32]
+    with contextlib.suppress(OSError):
+        make_folder(cache)
+        folder.mkdir(0o700, exist_ok=True)
+        there = folder.lstat()
+        if (there.st_uid, there.st_mode) == (user, stat.S_IFDIR | 0o700):
+            if not kept.is_file():
+                write_text(kept, find())
+            return kept.read_text("ascii")
+    return find()
 
 
 def is_source(location: str) -> bool:

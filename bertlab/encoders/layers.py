@@ -35,17 +35,17 @@ def given_or(value: Value | None, default: Value) -> Value:
     return default if value is None else value
 
 
-_MOST_LAYERS = 10_000
+MOST_LAYERS = 10_000
 
 
 def check_sizes(encoder: Any, at_least_one: Sequence[str], above_zero: Sequence[str]) -> None:  # noqa: ANN401
     """Check what all Transformer encoders have: sizes, dropout, initial weights, heads."""
     for name in at_least_one:
         check_at_least(f"model.encoder.{name}", getattr(encoder, name), 1)
-    if encoder.num_hidden_layers > _MOST_LAYERS:  # each is built, however small
+    if encoder.num_hidden_layers > MOST_LAYERS:  # each is built, however small
         raise ConfigError(
             f"model.encoder.num_hidden_layers: found {encoder.num_hidden_layers}, expected at most "
-            f"{_MOST_LAYERS}"
+            f"{MOST_LAYERS}"
         )
     for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
         check_share(f"model.encoder.{name}", getattr(encoder, name))

@@ -179,8 +179,9 @@ def visible(words: str) -> str:
     )
 
 
-_URL = re.compile(r"[A-Za-z][\w+.-]*://[^\s'\"<>]+")
-_USER = re.compile(r"(://)[^/?#]*@")
+# one slash is left of a URL that was taken for a path; one letter before it is a drive: C:/x
+_URL = re.compile(r"[A-Za-z][\w+.:-]+:/+[^\s'\"<>]+")
+_USER = re.compile(r"(:/+)[^/?#]*@")
 _QUERY = re.compile(r"([?&;#][^=&;#]*=)([^&;#]*)")
 _OPEN = {"download", "format", "inline", "page", "raw", "ref", "rev", "revision", "split"}
 HIDDEN = "***"
@@ -195,9 +196,9 @@ def without_secrets(content: Kept) -> Kept:
     """
     found: Any = content
     if isinstance(found, str):
-        found = _URL.sub(_hide, found) if "://" in found else found
+        found = _URL.sub(_hide, found) if ":/" in found else found
     elif isinstance(found, Mapping):
-        found = {key: without_secrets(value) for key, value in found.items()}
+        found = {without_secrets(key): without_secrets(each) for key, each in found.items()}
     elif isinstance(found, list | tuple):
         found = [without_secrets(each) for each in found]
     return cast("Kept", found)

@@ -1,7 +1,9 @@
 """What the language-model objectives share, and the left-to-right one (paper sec. 5.1)."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 import numpy as np
 import torch
@@ -16,8 +18,11 @@ from bertlab.api.batch import (
     PackedSequences,
     pad_to_multiple_of,
 )
+from bertlab.api.encoder import Encoder
+from bertlab.api.rng import CounterRNG
 from bertlab.api.task import Objective, TaskContext, TaskLoss
 from bertlab.encoders.layers import initialize
+from bertlab.errors import EvaluationError
 from bertlab.objectives.classification import Accuracy
 from bertlab.objectives.cross_entropy import (
     SummedCrossEntropy,
@@ -27,11 +32,11 @@ from bertlab.objectives.cross_entropy import (
 from bertlab.objectives.masking import TokenClasses
 
 if TYPE_CHECKING:
-    from bertlab.api.rng import CounterRNG
     from bertlab.api.tokenizer import Tokenizer
 
 COLUMNS = 64  # scores of the vocabulary are a multiple of it on a GPU
 _HEIGHT = 512  # rows of scores that are in memory at a time: 62 MB of 30,522 in float32
+_ROUNDING = 1e-3  # share of a loss that two ways to the same sum may differ by
 ROWS = 16  # predictions on a CPU, whose bf16 products are compiled anew for each shape
 
 
@@ -100,11 +105,13 @@ class TokenPrediction(Objective):
     def build(self, context: TaskContext) -> None:
         """Create the head and keep what the data workers need of the tokenizer."""
         encoder = context.encoder
-        self.dense = nn.Linear(encoder.hidden_size, encoder.hidden_size)
-        self.layer_norm = nn.LayerNorm(encoder.hidden_size, eps=encoder.layer_norm_eps)
+        width = encoder.token_embedding.embedding_dim
+        self.dense = nn.Linear(encoder.hidden_size, width)
+        self.layer_norm = nn.LayerNorm(width, eps=encoder.layer_norm_eps)
         self.bias = nn.Parameter(torch.zeros(encoder.vocab_size))
         initialize(self, encoder.initializer_range)
-        self._tied = (encoder.token_embedding,)  # in a tuple, so that it stays the encoder's own
+        # in tuples, so that they stay the encoder's own
+        self._tied, self._activation = (encoder.token_embedding,), (encoder.activation,)
         self.classes = TokenClasses.of(context.tokenizer)
         self.tokenizer = context.tokenizer
         self.token_counts = context.token_counts
@@ -125,7 +132,8 @@ class TokenPrediction(Objective):
     def logits(self, hidden: Tensor) -> Tensor:
         """Return ``(K, V)`` float32 scores of the vocabulary for ``(K, H)`` hidden states.
 
-        Dense layer, exact GELU, LayerNorm, then the tied token embedding with a bias of its own.
+        Dense layer, the encoder's activation, LayerNorm, then the tied token embedding with a bias
+        of its own.
         """
         return self._scores(self._transform(hidden))[:, : len(self.bias)].float()
 
@@ -175,7 +183,7 @@ class TokenPrediction(Objective):
         return TaskLoss(total, labels.numel(), preds, labels)
 
     def _transform(self, hidden: Tensor) -> Tensor:
-        transformed: Tensor = self.layer_norm(F.gelu(self.dense(hidden)))
+        transformed: Tensor = self.layer_norm(self._activation[0](self.dense(hidden)))
         return transformed
 
     def _scores(self, transformed: Tensor) -> Tensor:
@@ -225,7 +233,7 @@ class CausalLM(TokenPrediction):
     name = "clm"
     requires_causal = True
 
-    def prepare(self, sequences: PackedSequences, rng: "CounterRNG", training: bool) -> int:
+    def prepare(self, sequences: PackedSequences, rng: CounterRNG, training: bool) -> int:
         """Write ``clm_positions`` and ``clm_labels``, both ``(K,)`` int64.
 
         Args:
@@ -256,3 +264,92 @@ class CausalLM(TokenPrediction):
         sequence = torch.repeat_interleave(batch.lengths)
         last = torch.zeros_like(starts).scatter_reduce(0, sequence, places, "amax")
         return [{"next": best} for best in self.most_probable(output.tokens[starts + last])]
+
+
+def language_model(
+    source: str, encoder: Encoder, tokenizer: "Tokenizer", tasks: Mapping[str, object]
+) -> tuple[TokenPrediction, int]:
+    """Return the language model of a model, and from which state it predicts a token.
+
+    That is measured, as another state was not trained for it: it may be the one at the token, as of
+    a masked LM (0), or the one before it, as of a left-to-right LM (-1). A loss that is not that of
+    the states at the written positions has no log-probabilities that could be read.
+
+    Args:
+        source: where the model is from, for messages.
+        encoder: of the model.
+        tokenizer: of the model.
+        tasks: of the model, by name; the first with :meth:`TokenPrediction.log_probabilities`
+            counts, of that class or another.
+
+    Raises:
+        EvaluationError: there is no language model, or none that can be read.
+    """
+    named = {name: each for name, each in tasks.items() if hasattr(each, "log_probabilities")}
+    if not named:
+        found = ", ".join(tasks) or "an encoder alone"
+        raise EvaluationError(
+            f"{source}: found {found}, expected a language model (mlm or clm); "
+            "evaluate the pre-training that it comes from"
+        )
+    name, task = cast("tuple[str, TokenPrediction]", next(iter(named.items())))
+    ids, room = TokenClasses.of(tokenizer).ordinary_ids, min(32, encoder.max_position_embeddings)
+    # no word stands twice in a text: of 100 words [0 … 29], [25 … 54], [50 … 79], [75 … 99, 0 … 4]
+    texts = [np.roll(ids, -len(ids) * number // 4)[: room - 2].tolist() for number in range(4)]
+    sequences = text_sequences(tokenizer, texts, range(4))
+    before, place = sequences.input_ids.copy(), encoder.token_embedding.weight.device
+    count = task.prepare(sequences, CounterRNG(0, "language model"), training=False)
+    batch = sequences.to_batch().to(place)
+    with torch.no_grad():
+        output = encoder(batch)
+        trained = float(task.loss(output, batch).sum)
+        try:
+            written = batch.token_labels(task.name)
+            read = output.tokens[written.positions]
+            given = -float(task.log_probabilities(read, written.labels).sum())
+            # the states at other positions play no part: the loss is the same without them
+            alone = torch.zeros_like(output.tokens).index_copy(0, written.positions, read)
+            without = float(task.loss(replace(output, tokens=alone), batch).sum)
+        except (RuntimeError, KeyError):  # states of another size; no positions
+            given = without = math.inf
+    differs = abs(given - trained) > _ROUNDING * trained or abs(without - trained) > 1e-6 * trained
+    if differs or not count:
+        raise EvaluationError(
+            f"{source}: objective {name}: its loss is not that of the states at its positions "
+            f"({trained:.4f} and {given:.4f} nats), so that no log-probability can be read from "
+            "it; let its prepare() write the positions of the states that predict"
+        )
+    positions, labels = (each.cpu().numpy() for each in (written.positions, written.labels))
+    for offset in (0, -1):
+        if (before[(positions - offset) % len(before)] == labels).all():
+            return task, offset
+    raise EvaluationError(
+        f"{source}: objective {name} predicts from far away, expected a neighbour"
+    )
+
+
+def text_sequences(
+    tokenizer: "Tokenizer", texts: Sequence[Sequence[int]], names: Sequence[int]
+) -> PackedSequences:
+    """Return texts as sequences ``[CLS] … [SEP]``, to be prepared by an objective.
+
+    Args:
+        tokenizer: that adds the special tokens.
+        texts: ids of each.
+        names: numbers by which masks are drawn, one for each text.
+    """
+    inputs = [tokenizer.build_inputs(list(ids))[0] for ids in texts]
+    lengths = np.array([len(ids) for ids in inputs])
+    flat = np.concatenate([np.asarray(ids, dtype=np.int64) for ids in inputs])
+    positions = np.concatenate([np.arange(length) for length in lengths])
+    # [CLS] a b [SEP] -> offsets [-1, 0, 0, -1]: of the text or not is all that is asked
+    ends = np.repeat(lengths, lengths) - 1
+    return PackedSequences(
+        input_ids=flat,
+        token_type_ids=np.zeros_like(flat),
+        position_ids=positions,
+        cu_seqlens=np.concatenate([[0], np.cumsum(lengths)]),
+        corpus_offsets=np.where((positions == 0) | (positions == ends), -1, 0),
+        epochs=np.zeros(len(lengths), dtype=np.int64),
+        indices=np.array(names, dtype=np.int64),
+    )

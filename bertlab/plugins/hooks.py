@@ -9,7 +9,7 @@ warning that names it. Only a :class:`bertlab.errors.BertlabError` that it raise
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import EntryPoint
@@ -36,7 +36,9 @@ from bertlab.plugins.index import (
 )
 
 if TYPE_CHECKING:
-    from jsonargparse import Namespace
+    from contextlib import AbstractContextManager
+
+    from jsonargparse import ArgumentParser, Namespace
     from lightning.pytorch import Callback, Trainer
     from lightning.pytorch.cli import LightningArgumentParser
     from lightning.pytorch.strategies import Strategy
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from bertlab.api.command import Opened
     from bertlab.api.format import PredictionFile
     from bertlab.config.request import Request
+    from bertlab.data.corpus.prepare import OrderedMap
     from bertlab.data.module import TaskData
     from bertlab.model.module import BertModule
 
@@ -161,6 +164,20 @@ def bertlab_strategy(name: str) -> "Strategy | None":
     A strategy that divides the weights among processes has ``divide(module)``, called as
     ``configure_model`` of the module, and ``take_optimizer_state(module, optimizer, state)``, which
     loads the ``state_dict`` of an earlier run's optimiser.
+    """
+
+
+PreparesElsewhere = Callable[[dict[str, Any]], "AbstractContextManager[OrderedMap | None]"]
+"""Takes its own options out of all of them; returns a context that maps, or gives None: here."""
+
+
+@hookspec
+def bertlab_prepare(parser: "ArgumentParser", argv: Sequence[str]) -> PreparesElsewhere | None:
+    """Add options to ``bertlab prepare`` that have the text tokenised elsewhere.
+
+    Called before ``argv`` is parsed. The context that is returned is entered before the corpus is
+    read, and left when the store is written or has failed; None in it leaves the work to this
+    process and its ``workers``.
     """
 
 
@@ -342,6 +359,7 @@ RETURNS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "bertlab_opens": ("an object with run()", _has("run")),
     "bertlab_step_parts": ("a number from 1", lambda found: type(found) is int and found > 0),
     "bertlab_strategy": ("a strategy", _has("setup_environment")),
+    "bertlab_prepare": ("a function of options", callable),
     "bertlab_prediction_file": ("a PredictionFile", _has("write")),
 }
 

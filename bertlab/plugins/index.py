@@ -71,7 +71,8 @@ _BRINGS = {
     "bertlab-pages": "command demo, key push",
     "bertlab-studies": (
         "command study, command ablate, executor local, key seeds, key against_scratch, "
-        "key stages, logger wandb, logger mlflow, callback LearningRateFinder, "
+        "key executor, name Executor, name OrderedMap, key stages, logger wandb, logger mlflow, "
+        "callback LearningRateFinder, "
         "hook bertlab_report_sections, name ReportSection, name Study, name StudyScores, "
         "name encoder_flops, name study, name model.OptimizerState"
     ),

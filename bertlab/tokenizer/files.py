@@ -25,6 +25,7 @@ from bertlab.errors import TokenizerError, nearest
 from bertlab.files import (
     describe_missing,
     explain_failed_write,
+    make_folder,
     names_in,
     new_folder,
     parse_json,
@@ -430,7 +431,7 @@ class WordPieceTokenizer(Tokenizer):
             "strip_accents": normalizer.get("strip_accents", self.lowercase),
             "tokenize_chinese_chars": normalizer.get("handle_chinese_chars", True),
         }
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         write_text(folder / "vocab.txt", "".join(f"{token}\n" for token in self._tokens))
         write_json(folder / "special_tokens_map.json", special)
         write_json(folder / "tokenizer_config.json", config | special)

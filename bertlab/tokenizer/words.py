@@ -1,7 +1,5 @@
 """Words of BERT's tokenizer: split as BERT splits them, and their ids remembered."""
 
-import base64
-import contextlib
 import re
 import unicodedata
 from array import array
@@ -22,7 +20,6 @@ _DELETE = dict.fromkeys(map(ord, _DELETED_SPACES))
 _ASCII_PIECES = re.compile(r"[0-9A-Za-z]+|[!-/:-@\[-`{-~]")
 _BYTES_OF_TOKEN, _BYTES_OF_ADDED = 600, 100
 _MOST_GROWTH = 64  # 12 of T5, whose spaces are three bytes
-_OF_UNICODE = 33  # bytes of U+FDFA, which NFKC makes of one character
 _MAX_CACHED_CHARACTERS = 2**22  # of words and bytes of ids, in each generation
 
 
@@ -109,14 +106,13 @@ def check_tokens(count: int, source: str, characters: int = 0) -> None:
 
 
 def check_growth(content: Mapping[str, Any], source: str) -> None:
-    """Refuse a ``tokenizer.json`` that is too large, or whose parts make very much of a text.
+    """Refuse a ``tokenizer.json`` with too many tokens, or whose parts make very much of a text.
 
     Nine times "a" -> "aaaaaaaaaa", one behind the other, makes a gigabyte of one letter.
     """
-    model, added = content["model"], content.get("added_tokens") or []
-    count = sum(len(model.get(key) or []) for key in ("vocab", "merges"))
-    characters = sum(len(str(each.get("content"))) for each in added if isinstance(each, dict))
-    check_tokens(count, source, characters)
+    found = [content["model"].get(key) for key in ("vocab", "merges")]
+    count = sum(len(each) for each in found if isinstance(each, list | dict))
+    check_tokens(count, source, len(str(content.get("added_tokens"))))
     growth, waiting = 1.0, [content.get("normalizer"), content.get("pre_tokenizer")]
     while waiting:
         part = waiting.pop()
@@ -134,27 +130,13 @@ def check_growth(content: Mapping[str, Any], source: str) -> None:
 
 def _growth(part: Mapping[str, Any]) -> float:
     """Return how many bytes a part makes of one at most, but for what Unicode decomposes."""
-
-    def size(text: object) -> int:  # U+FDFA, of 3 bytes, is 33 to whatever comes behind
-        return len(unicodedata.normalize("NFKD", str(text)).encode(errors="replace"))
-
-    pattern = part.get("pattern")
-    match part.get("type"):
-        case "ByteLevel":
-            return 2
-        case "Metaspace" | "Prepend":
-            return 1 + size(part.get("replacement", part.get("prepend", "")))
-        case "Replace":
-            plain = pattern.get("String") if isinstance(pattern, Mapping) else None
-            made = size(part.get("content", ""))
-            # a regular expression may match nothing, between any two letters
-            return max(1.0, made / len(plain.encode(errors="replace"))) if plain else 1.0 + made
-        case "Precompiled":
-            with contextlib.suppress(ValueError):  # whoever reads it says what is wrong
-                table = base64.b64decode(str(part.get("precompiled_charsmap")))
-                texts = table[4 + int.from_bytes(table[:4], "little") :].split(b"\0")
-                return max(1.0, max(map(len, texts)) / _OF_UNICODE)
-    return 1.0
+    kind, pattern = part.get("type"), part.get("pattern")
+    added = part.get({"Replace": "content", "Prepend": "prepend"}.get(str(kind), "replacement"))
+    # what is put in may be decomposed behind it: U+FDFA of 3 bytes becomes 33
+    size = len(unicodedata.normalize("NFKD", str(added or "")).encode(errors="replace"))
+    if kind == "Replace" and isinstance(pattern, Mapping) and pattern.get("String"):
+        return max(1.0, size / len(str(pattern["String"]).encode(errors="replace")))
+    return 1.0 + size + (kind == "ByteLevel")  # a regular expression may match between letters
 
 
 def has_capitals(tokens: Sequence[str]) -> bool:

@@ -322,10 +322,9 @@ class BertlabCLI(LightningCLI):
         for title, rows in self.datamodule.report_tables():
             print_table(title, rows)
         size, parts = self.datamodule.sequences_per_step(), self.trainer.accumulate_grad_batches
-        say(
-            f"{self.directory}: {self.parameters:,} parameters, {in_words(size)} sequences a step"
-            f"{f' in {parts} parts' if parts > 1 else ''}, seed {self.resolved.seed}"
-        )
+        step = f"{in_words(size)} sequences a step{f' in {parts} parts' if parts > 1 else ''}"
+        model = f"{self.directory}: {self.parameters:,} parameters"
+        say(f"{model}, {step}, seed {self.resolved.seed}")
 
     def _is_saved(self) -> bool:
         """Return whether there is a checkpoint to go on from."""
@@ -334,11 +333,11 @@ class BertlabCLI(LightningCLI):
     def _finish(self) -> None:
         """Save and score the last step, if no evaluation fell on it, and print the figures."""
         trainer, model, step = self.trainer, self.model, self.trainer.global_step
-        saved, last = self.record.saved_step, self.directory / "checkpoints" / LAST_FILE
-        # a kill may fall between a step's own file, from which this run then began, and last.ckpt
-        if self.checkpoint is not None and self.checkpoint.path == last:
-            saved = max(saved, self.checkpoint.global_step)
-        if saved != step and self.resolved.plain["trainer"]["enable_checkpointing"] is not False:
+        begun, last = self.checkpoint, self.directory / "checkpoints" / LAST_FILE
+        # a kill may fall between a step's own file, which this run then began from, and last.ckpt
+        begun_step = begun.global_step if begun is not None and begun.path == last else None
+        is_new = step not in (self.record.saved_step, begun_step)
+        if is_new and self.resolved.plain["trainer"]["enable_checkpointing"] is not False:
             trainer.save_checkpoint(last)
         if model.evaluated_step != step:  # after saving: a kill loses no step
             trainer.validate(model, self.datamodule, verbose=False)
@@ -397,9 +396,8 @@ class BertlabCLI(LightningCLI):
         """Return how to resume, for the message about a lost process or disk."""
         if not self.fits:
             return ""
-        if self._is_saved():
-            return f"; {how_to_resume(self.whole)}"
-        return " before the first checkpoint"
+        resumes = f"; {how_to_resume(self.whole)}"
+        return resumes if self._is_saved() else " before the first checkpoint"
 
 
 def open_command(command: str, request: Request, whole: Path | None = None) -> BertlabCLI:

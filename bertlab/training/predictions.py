@@ -102,6 +102,7 @@ class RowFile:
         gold = {name: value for name, value in row.values.items() if name in self.truth}
         made = {**_best(prediction, self.top_k), **({"gold": gold} if gold else {})}
         given = row.row or {k: value for k, value in row.values.items() if k not in self.truth}
+        made |= {"cluster": row.cluster} if row.cluster else {}
         # a column of the input that is called as one of the prediction's: score -> input_score
         kept = {f"input_{key}" if key in made else key: value for key, value in given.items()}
         self.file.write({**kept, **made})

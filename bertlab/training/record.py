@@ -38,7 +38,7 @@ from bertlab.config.yaml_files import Config
 from bertlab.data.module import TaskData
 from bertlab.data.sources import is_source
 from bertlab.errors import BertlabError, OutputError, ResumeError, causes, warn, without_secrets
-from bertlab.files import read_object, replacing, write_text
+from bertlab.files import make_folder, read_object, replacing, write_text
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer import parameter_names
 from bertlab.plugins.hooks import GROUP
@@ -257,7 +257,7 @@ class WholeCheckpointIO(TorchCheckpointIO):
         try:
             if self.home is not None and not self.home.is_dir():
                 raise FileNotFoundError(errno.ENOENT, f"{self.home} is gone")
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
             # a run is written by one process, on whatever host it goes on after a kill
             with replacing(path, durable=True, sole_writer=True) as file:
                 torch.save(checkpoint, file)
@@ -280,6 +280,8 @@ def _reason(error: BaseException) -> str:
 def hashes_of(facts: Mapping[str, Any]) -> Hashes:
     """Return the hashes of a run's data, from what its manifest says or will say."""
     found = {name: facts.get(name) for name in ("corpus", "store", "tokenizer")}
+    if isinstance(files := facts.get("store_files"), Mapping):
+        found |= {f"store/{name}": sha256 for name, sha256 in files.items()}
     splits = facts.get("data")
     for split, each in splits.items() if isinstance(splits, Mapping) else ():
         if isinstance(each, Mapping) and "fingerprint" in each:

@@ -49,13 +49,19 @@ def refuse_other_config(lines: list[str]) -> None:
 def check_same_data(here: Hashes, there: Hashes, places: Config) -> None:
     """Raise ResumeError if data differs; ``places`` is section ``data`` of the config."""
     lines = []
+    others = [name for name, found in here.items() if there.get(name, found) != found]
+    files = [name.removeprefix("store/") for name in others if name.startswith("store/")]
+    # the digest of a store behind a URL is what its store.json says
+    claims = "store/digest" in here and "store.json" in files
     for name, found in here.items():
+        differs = name in others or (name == "store" and claims)
         # the tokens decide, where they are known: another splitter may have split alike
-        if name in there and found != there[name] and not (name == "corpus" and "store" in there):
+        if differs and not (name.startswith("store/") or (name == "corpus" and "store" in there)):
             place = _place(name, places)
             named = ", ".join(map(str, place)) if isinstance(place, list) else str(place)
-            hashes = f"{found[:_DIGITS]}… here, {there[name][:_DIGITS]}… there"
-            lines.append(f"{_KEYS.get(name, f'data, {name}')}: {named[:200]}: {hashes}")
+            hashes = f"{found[:_DIGITS]}… here, {there.get(name, '')[:_DIGITS]}… there"
+            which = f" ({', '.join(files)})" if name == "store" and files else ""
+            lines.append(f"{_KEYS.get(name, f'data, {name}')}: {named[:200]}: {hashes}{which}")
     gone = [name for name in there if name.startswith("rows of ") and name not in here]
     refuse_other(lines + [f"{name}: none here, some there" for name in gone], *OTHER_DATA)
 

@@ -201,7 +201,8 @@ def test_permute_broadcasts_keys():
 @pytest.mark.parametrize("size", [2, 3, 4, 5, 6, 12, 37, 300])
 def test_permute_sends_every_place_everywhere(size):
     """Over many keys, position i goes to each j equally often, and neighbours are unrelated."""
-    image = RNG.permute(np.arange(size), size, np.arange(20_000)[:, None])
+    keys = 20_000 if size < 100 else 6_000  # a place is expected at least 20 times
+    image = RNG.permute(np.arange(size), size, np.arange(keys)[:, None])
     for place in (0, size // 2, size - 1):
         assert stats.chisquare(np.bincount(image[:, place], minlength=size)).pvalue > ALPHA
     if size > 2:

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -48,8 +49,8 @@ def test_names_of_other_programs_stand_for_keys_that_exist() -> None:
         (["--model.optimizer.learning_rate", "-1e-4"], "found -0.0001, expected above 0"),
     ],
 )
-def test_what_is_meant(given: list[str], meant: str, bertlab: Command) -> None:
-    code, _, error = bertlab("fit", "quickstart", *given)
+def test_what_is_meant(given: list[str], meant: str, tiny_config: Path, bertlab: Command) -> None:
+    code, _, error = bertlab("fit", tiny_config, *given)
     assert code == 2
     assert meant in error
 

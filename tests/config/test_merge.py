@@ -138,17 +138,19 @@ ODD_TEXTS = (
 
 
 @pytest.mark.parametrize("text", ODD_TEXTS)
-@pytest.mark.parametrize("model", [[], ["--model.head=single_sentence"]])
-def test_a_text_is_taken_as_it_is(text: str, model: list[str]) -> None:
-    given = read_request([*model, f"--data.text={text}", f"--data.text_pair={text}"])
+def test_a_text_is_taken_as_it_is(text: str) -> None:
+    given = read_request([f"--data.text={text}", f"--data.text_pair={text}"])
     values = parse_request(given, "predict").values
     assert values.data.text == [text]
     assert values.data.text_pair == [text]
 
 
-def test_several_texts_are_a_list_and_win_over_those_of_files(tmp_path: Path) -> None:
+@pytest.mark.parametrize("model", [[], ["--model.head=single_sentence"]])
+def test_several_texts_are_a_list_and_win_over_those_of_files(
+    model: list[str], tmp_path: Path
+) -> None:
     (tmp_path / "c.yaml").write_text("data: {text: '[a]'}")
-    file = ["--config", str(tmp_path / "c.yaml")]
+    file = [*model, "--config", str(tmp_path / "c.yaml")]
     assert parse_request(read_request(file), "predict").values.data.text == ["[a]"]
     more = [f"--data.text={text}" for text in ODD_TEXTS]
     values = parse_request(read_request([*file, *more]), "predict").values

@@ -38,6 +38,8 @@ class ToyTokenizer:
 class ToyEncoder(torch.nn.Module):
     """What an objective asks of an encoder; its hidden states are the embeddings."""
 
+    activation = staticmethod(torch.nn.functional.gelu)
+
     def __init__(self, hidden_size: int = 16) -> None:
         super().__init__()
         self.vocab_size, self.hidden_size = VOCAB, hidden_size

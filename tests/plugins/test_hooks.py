@@ -431,6 +431,42 @@ def test_bertlab_run_ended_never_fails_a_run(
     assert "sorry" in capsys.readouterr().err
 
 
+def test_bertlab_prepare_tokenises_elsewhere(
+    stranger: Path,
+    corpus_file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code = HEAD + "import contextlib\ndef backwards(read, function):\n"
+    code += "    yield from map(function, list(read()))\n    print('elsewhere')\n"
+    code += "@hookimpl\ndef bertlab_prepare(parser, argv):\n"
+    code += "    parser.add_argument('--there', type=bool)\n"
+    code += "    return lambda options: contextlib.nullcontext(\n"
+    code += "        backwards if options.pop('there') else None)\n"
+    add_hooks(stranger, "away", code)
+    without(monkeypatch, "bertlab-studies")
+    folder = tmp_path / "tokenizer"
+    assert main(["tokenizer", "--corpus", str(corpus_file), "--output", str(folder),
+                 "--vocab_size", "300"]) == 0  # fmt: skip
+    stores = {}
+    given = (
+        "--corpus",
+        str(corpus_file),
+        "--corpus_format",
+        "sentences",
+        "--tokenizer",
+        str(folder),
+    )
+    for there in ("true", "false"):
+        store = tmp_path / there
+        assert main(["prepare", *given, "--output", str(store), "--there", there]) == 0
+        assert ("elsewhere" in capsys.readouterr().out) == (there == "true")
+        arrays = [each for each in sorted(store.iterdir()) if each.suffix == ".npy"]
+        stores[there] = [each.read_bytes() for each in arrays]
+    assert stores["true"] == stores["false"] != []
+
+
 def test_bertlab_export_files_adds_files(
     stranger: Path, tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -485,7 +521,8 @@ def test_every_hook_is_documented_and_tested(hook: str) -> None:
 def test_what_a_hook_may_not_return_ends_the_command(
     stranger: Path, hook: str, returned: str
 ) -> None:
-    if (hook, returned) in {("bertlab_step_parts", "3"), ("bertlab_push", "object")}:
+    callables = {("bertlab_push", "object"), ("bertlab_prepare", "object")}
+    if (hook, returned) in {("bertlab_step_parts", "3"), *callables}:
         return  # a number, and what can be called
     add_hooks(stranger, "odd", f"{HEAD}@hookimpl\ndef {hook}(): return {returned}\n")
     with pytest.raises(PluginError, match=f"of odd 1.0 .*: {hook} returned .*, expected"):

@@ -168,7 +168,7 @@ CALLBACKS = "lightning.pytorch.callbacks"
 def test_what_a_grammar_has_found(
     arguments: str, words: str, folder: Path, tiny_config: Path
 ) -> None:
-    """The classes of `benchmarks/bad_inputs.py`, each refused where it comes in."""
+    """Classes of mistakes, each refused where it comes in."""
     answer = run_command(["fit", "--config", str(tiny_config), "--run_dir", "run", arguments])
     check_refused(answer, (words,))
     assert not list(folder.iterdir())

@@ -28,6 +28,7 @@ from bertlab_evaluations.minimal_pairs import MinimalPairs
 from bertlab_pages.spreadsheets import spreadsheet_csv, spreadsheet_rows
 from bertlab_studies.execute.executor import go_on_with
 from bertlab_studies.folder import keep_content
+from bertlab_studies.report import plots
 from bertlab_studies.report.render import latex, print_report, write_report
 from bertlab_studies.report.report import report_of
 from bertlab_studies.study_scores import Measure, StudyScores
@@ -59,7 +60,9 @@ ESCAPES = {
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     """A folder for all examples; nothing may appear outside of those that they write to."""
-    return tmp_path_factory.mktemp("names")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plots, "pdf_of", lambda _: b"%PDF")  # of which no text is read here
+        yield tmp_path_factory.mktemp("names")
 
 
 def files_in(folder: Path) -> dict[str, str]:

@@ -24,11 +24,15 @@ CANARY = "c4n4ry"
         ("https://h/a?revision=main", "https://h/a?revision=main"),
         ("see 'https://h/a?k=v', or mail me@host", "see 'https://h/a?k=***', or mail me@host"),
         ("no address: a?b=c", "no address: a?b=c"),
+        ("http:/me:pw@host/a: no such file", "http:/***@host/a: no such file"),  # of a Path
+        ("jdbc:x:/me:pw@host/a", "jdbc:x:/***@host/a"),
+        ("zip:/x::http:/me:pw@host/a?k=v", "zip:/x::http:/***@host/a?k=***"),
+        ("C:/me@home/a?b=c", "C:/me@home/a?b=c"),
     ],
 )
 def test_what_a_url_may_hide_is_left_out(url: str, shown: str) -> None:
     assert without_secrets(url) == shown
-    assert without_secrets({"a": [url, 1, None]}) == {"a": [shown, 1, None]}
+    assert without_secrets({url: [url, 1, None]}) == {shown: [shown, 1, None]}
 
 
 def test_no_byte_of_a_run_has_a_secret(

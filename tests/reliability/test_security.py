@@ -12,6 +12,7 @@ CANARIES = "tests/reliability/test_canaries.py"
 LINKS = "tests/reliability/test_links.py"
 UNTRUSTED = "tests/training/test_untrusted.py"
 
+REMOTE = "plugins/bertlab-cluster/tests/test_remote_store.py"
 PROMISES = {
     "Tensors execute nothing.": [
         "tests/checkpoints/test_tensor_files.py::test_pickled_code_is_refused_and_never_runs",
@@ -50,6 +51,17 @@ PROMISES = {
         f"{CANARIES}::test_a_huggingface_folder",
         f"{CANARIES}::test_labelled_rows",
         f"{CANARIES}::test_a_saved_data_set",
+    ],
+    "Stores and texts are what they say.": [
+        "tests/data/corpus/test_store_content.py::test_a_bit_that_is_another",
+        "tests/data/corpus/test_store_content.py::test_a_manifest_that_says_something_else",
+        "tests/data/corpus/test_store_content.py::test_all_is_read_once",
+        "tests/data/corpus/test_changing_text.py::test_a_change_before_the_text_is_tokenised",
+        "tests/training/test_same_run.py::test_a_changed_store_stops_by_name",
+        f"{REMOTE}::test_each_file_is_what_the_manifest_says",
+        f"{REMOTE}::test_what_comes_counts_from_its_first_byte_on",
+        f"{REMOTE}::test_what_another_user_put_into_the_cache_is_fetched_again",
+        f"{REMOTE}::test_a_run_does_not_go_on_with_other_shards",
     ],
     "The demo answers this machine alone.": [
         "plugins/bertlab-pages/tests/test_demo.py::test_what_is_not_answered",

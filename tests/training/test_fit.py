@@ -10,6 +10,7 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Callback, LightningModule, Trainer
 from transformers import AutoTokenizer, BertForPreTraining
 
+from bertlab import load
 from bertlab.checkpoints.run_checkpoint import read_run_checkpoint
 from bertlab.plugins import index as plugins
 from tests.conftest import Command
@@ -224,6 +225,70 @@ def test_a_warm_start_takes_the_encoders_name_over_and_refuses_another(
     code, _, error = bertlab(*fit, tiny_config, "--model.init_from", first)
     assert code == 2
     assert "model.encoder: found bert, but the encoder of model.init_from" in error
+    plugins.forget_installed()
+
+
+SHARED = """
+import torch
+import torch.nn.functional as F
+from torch import nn
+from bertlab import Encoder, EncoderOutput, initialize
+
+class Shared(Encoder):
+    causal = False
+    max_position_embeddings = 64
+    layer_norm_eps = 1e-12
+    initializer_range = 0.06
+    hidden_dropout_prob = 0.0
+    activation = staticmethod(F.relu)
+
+    def __init__(self, vocab_size: int, num_hidden_layers: int = 3) -> None:
+        super().__init__()
+        self.vocab_size, self.hidden_size = vocab_size, 32
+        self.num_hidden_layers = num_hidden_layers
+        self.token_embedding = nn.Embedding(vocab_size, 8)
+        self.wider = nn.Linear(8, 32)
+        self.layers = nn.ModuleList([nn.Linear(32, 32)])
+        self.pooler = nn.Linear(32, 32)
+        initialize(self, self.initializer_range)
+
+    def forward(self, batch, all_layers=False):
+        states = [self.wider(self.token_embedding(batch.input_ids))]
+        for _ in range(self.num_hidden_layers):
+            states.append(states[-1] + self.layers[0](states[-1]).tanh())
+        return EncoderOutput(states[-1], batch, self.pooler, states if all_layers else None)
+"""
+
+
+def test_an_encoder_with_shared_layers_and_narrow_embeddings_is_resumed_and_used(
+    tiny_config: Path, bertlab: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As ALBERT's: three layers with the weights of one, embeddings of a quarter of the width."""
+    install(
+        tmp_path,
+        "stranger",
+        {"bertlab.encoders": {"shared": "sharing:Shared"}},
+        {"sharing": SHARED},
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    plugins.forget_installed()
+    config = yaml.safe_load(tiny_config.read_text())
+    config["model"] = {"encoder": {"name": "shared"}, "objectives": ["mlm"]}
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
+    run = tmp_path / "run"
+    assert bertlab("fit", "--config", tmp_path / "config.yaml", "--run_dir", run)[0] == 0
+    head = load(run).tasks["mlm"]
+    assert (head.dense.out_features, head.layer_norm.normalized_shape) == (8, (8,))
+    states = torch.randn(2, 32)
+    by_hand = head.layer_norm(head.dense(states).relu())
+    table = load(run).encoder.token_embedding.weight
+    expected = by_hand @ table.T + head.bias
+    assert torch.allclose(head.logits(states), expected, atol=1e-6)
+    code, _, error = bertlab("fit", "--ckpt_path", run)
+    assert code == 0, error
+    assert bertlab("predict", "--ckpt_path", run, "--text", "a [MASK]")[0] == 0
+    code, _, error = bertlab("fit", "--ckpt_path", run, "--model.encoder.num_hidden_layers", 4)
+    assert code == 2
     plugins.forget_installed()
 
 

@@ -107,7 +107,7 @@ def test_tokens_that_make_no_run(
 
 def test_a_run_that_a_time_ends(tiny_config: Path, tmp_path: Path, bertlab: Command) -> None:
     run = tmp_path / "run"
-    given = ("--trainer.max_steps", "-1", "--trainer.max_time", "00:00:00:02")
+    given = ("--trainer.max_steps", "-1", "--trainer.max_time", "00:00:00:01")
     code, _, err = bertlab("fit", "--config", tiny_config, *given, "--run_dir", run)
     assert code == 0, err
     assert (run / "results.json").is_file()

@@ -26,15 +26,12 @@ def test_the_reference_names_all() -> None:
     "settings",
     [
         "--trainer.limit_train_batches 2 --trainer.val_check_interval 2",
-        "--trainer.limit_val_batches 1",
-        "--trainer.limit_val_batches 0",
-        "--trainer.reload_dataloaders_every_n_epochs 1",
-        "--trainer.num_sanity_val_steps 2",
-        "--trainer.use_distributed_sampler true",
+        "--trainer.limit_val_batches 0 --trainer.use_distributed_sampler true",
+        "--trainer.num_sanity_val_steps 2 --trainer.reload_dataloaders_every_n_epochs 1",
         "--trainer.check_val_every_n_epoch 2 --trainer.val_check_interval 1.0",
-        "--trainer.inference_mode false --trainer.detect_anomaly true",
-        "--trainer.callbacks LearningRateMonitor",
-        "--trainer.callbacks DeviceStatsMonitor",
+        "--trainer.inference_mode false --trainer.detect_anomaly true "
+        "--trainer.limit_val_batches 1 "
+        "--trainer.callbacks+=LearningRateMonitor --trainer.callbacks+=DeviceStatsMonitor",
     ],
 )
 def test_what_leaves_the_steps_as_they_are(

@@ -42,7 +42,7 @@ def classifier(tmp_path_factory: pytest.TempPathFactory, tiny_run: Path, texts: 
     arguments = [
         "fit", "finetune/single-sentence", "--model.init_from", tiny_run, "--data.source", texts,
         "--data.max_seq_length", "32", "--data.batch_size", "4", "--trainer.max_steps", "1",
-        "--data.validation_fraction", "0.4",
+        "--data.validation_fraction", "0.4", "--data.cluster", "id", "--keep_predictions", "true",
         "--trainer.accelerator", "cpu", "--trainer.logger", "false", "--run_dir", run,
     ]  # fmt: skip
     assert main(list(map(str, arguments))) == 0
@@ -53,6 +53,14 @@ def predicted(bertlab: Command, *arguments: object) -> list[dict[str, object]]:
     code, output, error = bertlab("predict", "--ckpt_path", *arguments)
     assert code == 0, error
     return [json.loads(line) for line in output.splitlines()]
+
+
+def test_a_run_keeps_the_cluster_of_each_row(classifier: Path) -> None:
+    lines = (classifier / "predictions.jsonl").read_text("utf-8").splitlines()
+    found = [json.loads(line) for line in lines]
+    ids = {row["text"]: row["id"] for row in ROWS}
+    assert found
+    assert [row["cluster"] for row in found] == [f"id:{ids[row['text']]}" for row in found]
 
 
 def test_all_columns_come_back(bertlab: Command, classifier: Path, texts: Path) -> None:

@@ -1,6 +1,8 @@
 """A run goes on with the same data wherever it lies, and stops by name with other data."""
 
+import hashlib
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +15,7 @@ from bertlab.cli.main import main
 from bertlab.data.corpus.corpus import Corpus
 from bertlab.data.corpus.prepare import prepare
 from bertlab.data.corpus.store import TokenStore
+from bertlab.errors import TokenStoreError
 from bertlab.tokenizer.files import load_tokenizer
 from tests.conftest import Command
 
@@ -112,9 +115,22 @@ def test_a_changed_store_stops_by_name(text_run: Begun, tmp_path: Path, bertlab:
     assert code == 0, error
     take_back(run, 3)
     tokenizer.swap_two_tokens()
+    before = (run / "checkpoints/last.ckpt").read_bytes()
     code, _, error = bertlab("fit", "--ckpt_path", run, "--data.corpus", store)
     assert code == 2
-    assert f"data.corpus: {store}: " in error
+    assert (
+        f"error {TokenStoreError.code}: {store}: damaged token store: tokens.npy is not what"
+        in error
+    )
+    # whoever changed it made its store.json say so
+    said = json.loads((store / "store.json").read_text("utf-8"))
+    said["sha256"]["tokens"] = hashlib.sha256((store / "tokens.npy").read_bytes()).hexdigest()
+    (store / "store.json").write_text(json.dumps(said), "utf-8")
+    code, _, error = bertlab("fit", "--ckpt_path", run, "--data.corpus", store)
+    assert code == 2
+    assert "error E403: --ckpt_path resumes a run exactly, but its data has changed" in error
+    assert re.search(rf"data\.corpus: {store}: .* \(tokens\.npy, store\.json\)", error)
+    assert (run / "checkpoints/last.ckpt").read_bytes() == before
 
 
 class TokenStoreOf:
@@ -150,7 +166,7 @@ def test_where_the_data_is_recorded(text_run: Begun, bertlab: Command, recorded:
         torch.save(content, last)
     if recorded == "nowhere":
         facts = json.loads((run / "manifest.json").read_text())
-        del facts["corpus"], facts["store"], facts["tokenizer"]
+        del facts["corpus"], facts["store"], facts["store_files"], facts["tokenizer"]
         (run / "manifest.json").write_text(json.dumps(facts))
     moved = corpus.rename(corpus.with_name("moved.txt"))
     code, _, error = bertlab("fit", "--ckpt_path", run, "--data.corpus", moved)

@@ -1,11 +1,5 @@
 """The corpus: which documents to pre-train on, and how to read them.
 
-Usage::
-
-    corpus = Corpus(sources=["novels/", "wiki/*.gz"])
-    for document in read_documents(corpus):
-        print(document.source, len(document.sentences))
-
 Preparing in several processes reads with :func:`read_raw_documents` in one and calls
 :func:`split_sentences` in the others.
 """
@@ -54,22 +48,14 @@ from bertlab.data.sources import (
     is_source,
     is_url,
     located,
-    open_file,
     open_source,
+    remembered,
+    sha256_of,
+    state_of,
 )
 from bertlab.errors import CorpusError, DataError
-from bertlab.files import describe_missing, write_text
+from bertlab.files import describe_missing
 from bertlab.plugins.index import installed, load_class
-
-__all__ = [
-    "Corpus",
-    "Document",
-    "RawDocument",
-    "naming",
-    "read_documents",
-    "read_raw_documents",
-    "split_sentences",
-]
 
 logger = logging.getLogger(__name__)
 
@@ -140,15 +126,36 @@ class Corpus:
 
         add(str(READER_VERSION), importlib.metadata.version("sentencex"))
         add(self.format, self.text_column, self.errors, self.language)
-        for entry in list(_entries(self)):
+        for entry, _, content in self.inputs:
             if isinstance(entry, DataSource):
-                add("source", entry.fingerprint())
+                add("source", content)
                 continue
             # a packed file gives other documents than a plain one with the same bytes
-            add("file", "".join(entry.path.suffixes[-2:]), entry.fingerprint())
+            add("file", "".join(entry.path.suffixes[-2:]), content)
             if not _READ_SINCE_2.isdisjoint([entry.path.suffix, ending(entry.path.name)]):
                 add("2")
         return digest.hexdigest()
+
+    @cached_property
+    def entries(self) -> "list[_File | DataSource]":
+        """Files and other sources in order; all names are checked before any file is read."""
+        return list(_entries(self))
+
+    @cached_property
+    def inputs(self) -> "list[tuple[_File | DataSource, object, str]]":
+        """Each of the entries, its state, and the hash of what it held after that."""
+        return [(each, _state(each), each.fingerprint()) for each in self.entries]
+
+    def check_unchanged(self) -> None:
+        """Raise CorpusError if a file changed since :attr:`inputs`; for when it was read again."""
+        for entry, state, digest in self.inputs:
+            same = state is not None and _state(entry) == state
+            if not same and entry.fingerprint() != digest:  # not just touched
+                raise CorpusError(f"{entry.name}: changed while the text was read; begin again")
+
+
+def _state(entry: "_File | DataSource") -> object:
+    return state_of(entry.path) if isinstance(entry, _File) else ""
 
 
 @dataclass(frozen=True)
@@ -162,8 +169,8 @@ class _File:
 
     def fingerprint(self) -> str:
         """Return the SHA-256 (hex) of its content."""
-        with explain_failed_read(self.name, CorpusError), open_file(self.path) as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        with explain_failed_read(self.name, CorpusError):
+            return sha256_of(self.path)
 
 
 def read_documents(corpus: Corpus) -> Iterator[Document]:
@@ -184,7 +191,7 @@ def read_raw_documents(corpus: Corpus, with_empty: bool = False) -> Iterator[Raw
         with_empty: also yield, for whoever counts them, rows without any text.
     """
     found = False
-    for entry in list(_entries(corpus)):  # all names are checked before any file is read
+    for entry in corpus.entries:
         found_here = False
         for raw in _read_entry(entry, corpus):
             has_text = bool(raw.text) and not raw.text.isspace()
@@ -200,11 +207,6 @@ def read_raw_documents(corpus: Corpus, with_empty: bool = False) -> Iterator[Raw
         raise CorpusError(f"{entry.name}: holds no text; leave it out of the corpus or fill it")
     if not found:
         raise CorpusError(f"corpus {corpus.name}: no file in it holds any text")
-
-
-def input_digests(corpus: Corpus) -> dict[str, str]:
-    """Return the SHA-256 (hex) of each file by path; of other sources their own fingerprint."""
-    return {entry.name: entry.fingerprint() for entry in _entries(corpus)}
 
 
 @contextlib.contextmanager
@@ -250,7 +252,7 @@ def describe_formats(corpus: Corpus) -> str:
     """Return how the first text files of a corpus are read, for messages; nothing if unasked."""
     if corpus.format != "auto":
         return ""
-    files = (entry.path for entry in _entries(corpus) if isinstance(entry, _File))
+    files = (entry.path for entry in corpus.entries if isinstance(entry, _File))
     texts = (path for path in files if content_ending(path) not in ROW_ENDINGS)
     return "; ".join(
         f"{path} was taken for format {text_format(path, corpus)!r}"
@@ -326,8 +328,10 @@ def _folder(path: Path) -> Iterator[_File]:
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
             if not name.startswith("."):
-                found = True
-                yield _File(Path(folder, name), named=False)
+                found, file = True, Path(folder, name)
+                if file.exists() and not file.is_file():  # a device may have no end
+                    raise CorpusError(f"{file}: neither a file nor a folder")
+                yield _File(file, named=False)
     if not found:
         raise CorpusError(f"{path}: the folder holds no files")
 
@@ -353,15 +357,7 @@ class PythonEnglish(DataSource):
         of = (sys.version, sysconfig.get_path("stdlib"), importlib.metadata.version("sentencex"))
         files = (Path(__file__).with_name(f"{name}.py") for name in ("python_english", "documents"))
         code = (file.read_text("utf-8") for file in files)
-        key = hashlib.sha256(json.dumps([self.name, *of, *code]).encode()).hexdigest()[:32]
-        kept = default_cache_dir() / "python-english" / key
-        with contextlib.suppress(OSError):
-            return kept.read_text("ascii")
-        found = super().fingerprint()
-        with contextlib.suppress(OSError):  # a shared cache may be read-only
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            write_text(kept, found)
-        return found
+        return remembered(default_cache_dir(), [self.name, *of, *code], super().fingerprint)
 
     def raw_examples(self, split: str | None) -> RawExamples:
         """Return the rows of the task that the argument names."""

@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from multiprocessing import get_context, parent_process
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +29,6 @@ from filelock import FileLock, Timeout
 from rich.console import Console
 
 from bertlab.api.examples import RawDocument
-from bertlab.api.executor import OrderedMap
 from bertlab.api.tokenizer import TokenArray, Tokenizer, TokenizerKind
 from bertlab.data.corpus.corpus import Corpus, describe_formats, naming, read_raw_documents
 from bertlab.data.corpus.documents import split_sentences
@@ -49,11 +49,14 @@ from bertlab.errors import (
     check_processes,
     working,
 )
-from bertlab.files import remove_abandoned, write_json
+from bertlab.files import make_folder, remove_abandoned, write_json
 from bertlab.tokenizer.files import load_tokenizer, save_new
 from bertlab.tokenizer.kinds import TRAINING_VERSION, WordPiece, train_tokenizer
 
 logger = logging.getLogger(__name__)
+
+# calls the second for each batch that the first reads, somewhere; yields results in order
+OrderedMap = Callable[[Callable[[], Iterable[Any]], Callable[[Any], Any]], Generator[Any]]
 
 _BATCH_CHARACTERS = 2**20  # at a time to a worker
 _BATCH_DOCUMENTS = 4096  # or so many, where they are short
@@ -100,6 +103,7 @@ def prepare(
                 line.update(
                     f"preparing {writer.documents:,} documents {megabytes:,.1f} MB {rate:.1f} MB/s"
                 )
+        corpus.check_unchanged()
         writer.words = words
         report = _report(writer, bytes_of_text, dropped, unknown)
         with naming(corpus):
@@ -242,6 +246,7 @@ def tokenizer_cached(
             texts = (document.text for document in read_raw_documents(corpus))
             with working(f"training a tokenizer of {vocab_size:,} tokens"):
                 tokenizer = train_tokenizer(kind or WordPiece(), texts, vocab_size, lowercase)
+            corpus.check_unchanged()
             save_new(tokenizer, folder)
     return load_tokenizer(folder)
 
@@ -268,7 +273,7 @@ def _made_once(folder: Path) -> Iterator[bool]:
         return
     lock = FileLock(folder.with_name(f"{folder.name}.lock"))
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(folder.parent)
         lock.acquire(timeout=0)  # does not wait: whoever waits is told so
     except Timeout:
         logger.warning("another process makes %s: waiting for it", folder)

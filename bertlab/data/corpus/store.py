@@ -2,12 +2,14 @@
 
 A folder of flat arrays (``.npy``, see :class:`TokenStore`), so that one vectorized gather reads any
 set of positions; beside them ``tokenizer/`` that made them, the data report ``report.json``, and
-``store.json``, which says what the store holds and is written last.
+``store.json``, which says what the store holds, with size and SHA-256 of each file, and is written
+last. Hashes are compared by :meth:`TokenStore.check`.
 
 A store of several shards (format version 2) is bertlab-cluster's, as is one behind a URL.
 """
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
@@ -19,9 +21,10 @@ import numpy as np
 import numpy.typing as npt
 
 from bertlab.api.tokenizer import TokenArray
-from bertlab.data.sources import is_url
+from bertlab.data.rows.lines import explain_failed_read
+from bertlab.data.sources import default_cache_dir, is_url, remembered, sha256_of, state_of
 from bertlab.errors import CorpusError, TokenizerError, TokenStoreError
-from bertlab.files import read_json, read_object
+from bertlab.files import parse_json, read_bytes, read_object
 from bertlab.plugins.index import added_name
 from bertlab.tokenizer.files import load_tokenizer
 
@@ -33,6 +36,7 @@ _CHECKED_TOKENS = 2**16  # at each end
 _CHECKED_OFFSETS = 1 << 20  # at a time
 _HASHED_WHOLE = 2**30  # bytes; of a longer array, parts that are spread over it
 _HASHED_PART = 2**24
+_FILE_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)*", re.ASCII)  # below the store, none hidden
 
 MAX_UNK_SHARE = 0.05
 MAX_SINGLE_SENTENCE_SHARE = 0.9
@@ -54,8 +58,9 @@ class StoreMetadata:
     sentences: int  # S
     documents: int  # D
     dtype: str  # of the tokens, uint16 or uint32
-    bytes: dict[str, int]  # of each .npy file, by name
+    bytes: dict[str, int]  # of each file, an array's by its name; of arrays alone without sha256
     words: int | None = None  # of the text; None in a store of an older bertlab, without a count
+    sha256: dict[str, str] | None = None  # of each file, named as in bytes; None as of words
 
 
 class TokenStore:
@@ -66,6 +71,7 @@ class TokenStore:
     Attributes:
         path: the folder.
         metadata: content of ``store.json``.
+        manifest_sha256: of ``store.json`` itself.
         tokenizer: the tokenizer that made the store.
         tokens: ``(T,)`` uint16 or uint32 ids, documents end to end, no special tokens.
         sentence_offsets: ``(S + 1,)`` int64; sentence s is
@@ -77,7 +83,8 @@ class TokenStore:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self.metadata = self._read_metadata(read_manifest(self.path))
+        content, self.manifest_sha256 = read_manifest(self.path)
+        self.metadata = self._read_metadata(content)
         arrays = self._open_arrays()
         self.tokens: TokenArray = arrays["tokens"]
         self.sentence_offsets: IntArray = arrays["sentence_offsets"]
@@ -105,7 +112,7 @@ class TokenStore:
         """
         if is_url(str(path)):
             return _store_of_cluster("behind a URL", path, cache_dir)
-        if read_manifest(Path(path))["format_version"] == SHARDED_VERSION:
+        if read_manifest(Path(path))[0]["format_version"] == SHARDED_VERSION:
             return _store_of_cluster("of several shards", path, cache_dir)
         return cls(path)
 
@@ -143,6 +150,36 @@ class TokenStore:
             for start in starts:
                 digest.update(bytes_of(array, start, min(start + _HASHED_PART, size)))
         return digest.hexdigest()
+
+    @property
+    def hashes(self) -> dict[str, str | None]:
+        """SHA-256 (hex) of each file, as ``store.json`` says; None of an older bertlab's."""
+        known = self.metadata.sha256
+        files = {name: name if "." in name else f"{name}.npy" for name in self.metadata.bytes}
+        return {file: known.get(name, "") if known else None for name, file in files.items()}
+
+    @property
+    def recorded(self) -> dict[str, str | None]:
+        """SHA-256 (hex) of ``store.json`` and of the files beside it, for the record of a run."""
+        beside = {file: sha256 for file, sha256 in self.hashes.items() if "/" not in file}
+        return beside | {"store.json": self.manifest_sha256}
+
+    def check(self, cache_dir: Path | None = None) -> str:
+        """Return :attr:`digest`, after each file was compared with its hash.
+
+        All is read for it once, as long as size, times and inode of each file stay what they are.
+        """
+
+        def compare() -> str:
+            for file, expected in self.hashes.items():
+                with explain_failed_read(str(self.path / file), TokenStoreError):
+                    if expected not in (None, sha256_of(self.path / file)):
+                        raise damaged(self.path, f"{file} is not what store.json says")
+            return self.digest
+
+        states = [state_of(self.path / file) for file in self.hashes]
+        of = [str(self.path.resolve()), self.manifest_sha256, states]
+        return remembered(cache_dir or default_cache_dir(), of, compare)
 
     def counts_of(self, document: int) -> IntArray:
         """Return ``(vocab_size,)`` int64 occurrences of each id in a document."""
@@ -220,8 +257,8 @@ def _store_of_cluster(what: str, path: str | Path, cache_dir: Path | None) -> To
     return cast("TokenStore", found(path, cache_dir))
 
 
-def read_manifest(path: Path) -> dict[str, Any]:
-    """Return the content of a store's ``store.json``; errors are those of :class:`TokenStore`."""
+def read_manifest(path: Path) -> tuple[dict[str, Any], str]:
+    """Return content and SHA-256 (hex) of ``store.json``; errors as of :class:`TokenStore`."""
     file = path / "store.json"
     if not file.is_file():
         what = "no store.json in it" if path.is_dir() else "no such folder"
@@ -230,8 +267,9 @@ def read_manifest(path: Path) -> dict[str, Any]:
             f"--output {path}`"
         )
     try:
-        content = read_json(file)
-    except (ValueError, RecursionError, OSError) as error:
+        found = read_bytes(file)
+        content = parse_json(found.decode())
+    except (ValueError, OSError) as error:
         raise damaged(path, f"store.json cannot be read: {error}") from error
     version = content.get("format_version") if isinstance(content, dict) else None
     if version not in (FORMAT_VERSION, SHARDED_VERSION):
@@ -239,20 +277,24 @@ def read_manifest(path: Path) -> dict[str, Any]:
             f"{file}: token store of format version {version}, this bertlab reads versions up to "
             f"{SHARDED_VERSION}; prepare the corpus again"
         )
-    return cast("dict[str, Any]", content)
+    return cast("dict[str, Any]", content), hashlib.sha256(found).hexdigest()
 
 
-def checked_fields(path: Path, content: dict[str, Any]) -> dict[str, Any]:
+def checked_fields(path: Path | str, content: dict[str, Any]) -> dict[str, Any]:
     """Return what :class:`StoreMetadata` takes of a ``store.json``."""
     fields: dict[str, Any] = {}
     for name, kind in StoreMetadata.__annotations__.items():
         value = content.get(name)
-        expected = {"bytes": (dict,), "words": (int, type(None))}.get(name, (kind,))
+        kinds = {"bytes": (dict,), "words": (int, type(None)), "sha256": (dict, type(None))}
+        expected = kinds.get(name, (kind,))
         if type(value) not in expected:
             raise damaged(path, f"{name} of store.json is {value!r}")
         fields[name] = value
     if fields["dtype"] not in ("uint16", "uint32"):
         raise damaged(path, f"dtype of store.json is {fields['dtype']!r}")
+    for name, size in fields["bytes"].items():
+        if not (_FILE_NAME.fullmatch(name) and type(size) is int and size >= 0):
+            raise damaged(path, f"bytes of store.json has {name!r}: {size!r}"[:200])
     return fields
 
 
@@ -280,7 +322,7 @@ def bytes_of(array: Any, start: int, stop: int) -> bytes:  # noqa: ANN401
     return items.view(np.uint8)[start - first * size : stop - first * size].tobytes()
 
 
-def damaged(path: Path, why: str) -> TokenStoreError:
+def damaged(path: Path | str, why: str) -> TokenStoreError:
     """Return the error for a store that is not as `prepare` wrote it."""
     return TokenStoreError(f"{path}: damaged token store: {why}; delete it and prepare it again")
 
@@ -312,8 +354,10 @@ class StoreReport:
         try:
             found = read_object(file)
             known = [each.name for each in fields(cls) if each.name in found]
-            return cls(**{name: found[name] for name in known})
-        except (ValueError, TypeError) as error:  # no JSON, no mapping, a figure is missing
+            report = cls(**{name: found[name] for name in known})
+            report.rows()  # a figure of another kind cannot be formatted
+            return report
+        except (ValueError, TypeError, AttributeError, ArithmeticError) as error:
             raise CorpusError(
                 f"{file}: found no data report ({error}), expected what bertlab prepare writes; "
                 "prepare the corpus again"

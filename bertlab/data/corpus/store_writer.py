@@ -16,6 +16,7 @@ import numpy.typing as npt
 import bertlab
 from bertlab.api.tokenizer import TokenArray, Tokenizer
 from bertlab.data.corpus.store import ARRAYS, FORMAT_VERSION, IntArray, StoreMetadata
+from bertlab.data.sources import sha256_of
 from bertlab.errors import ConfigError, OutputError
 from bertlab.files import new_folder, write_json
 from bertlab.plugins.index import added_name
@@ -135,7 +136,12 @@ class TokenStoreWriter:
         self.tokenizer.save(self.folder / "tokenizer")
 
     def _manifest(self, format_version: int, names: Sequence[str]) -> dict[str, Any]:
-        """Return the content of ``store.json``, for the arrays that the folder has by name."""
+        """Return the content of ``store.json``, for these arrays and all files beside them."""
+        others = (each for each in sorted(self.folder.rglob("*")) if each.suffix != ".npy")
+        files = {name: self.folder / f"{name}.npy" for name in names}
+        files |= {
+            each.relative_to(self.folder).as_posix(): each for each in others if each.is_file()
+        }
         metadata = StoreMetadata(
             format_version=format_version,
             bertlab_version=bertlab.__version__,
@@ -146,8 +152,9 @@ class TokenStoreWriter:
             sentences=self.sentences,
             documents=self.documents,
             dtype=self.tokenizer.dtype.name,
-            bytes={name: (self.folder / f"{name}.npy").stat().st_size for name in names},
+            bytes={name: file.stat().st_size for name, file in files.items()},
             words=self.words,
+            sha256={name: sha256_of(file) for name, file in files.items()},
         )
         return asdict(metadata)
 

@@ -41,11 +41,10 @@ from bertlab.data.rows.files import (
     open_rows,
     unknown_format,
 )
-from bertlab.data.rows.lines import read_text, words_of
+from bertlab.data.rows.lines import holding, read_text, words_of
 from bertlab.data.rows.tables import PLAIN, RowReading, Unreadable
 from bertlab.data.sources import is_source, open_source
 from bertlab.errors import ConfigError, DataError, EmptyTextError, warn
-from bertlab.files import holding
 from bertlab.plugins.index import load_class
 
 logger = logging.getLogger(__name__)
@@ -72,7 +71,7 @@ class _Opened:
     is_labelled: bool
     splits: str | None  # column of new text whose texts are parted into words, where they are
 
-    def read(self, where: str, raw: Mapping[str, Any]) -> Example:
+    def read(self, where: str, raw: Mapping[str, Any], cluster: str | None = None) -> Example:
         values = raw
         if self.splits and isinstance(values.get(self.splits), str):
             values = {**values, self.splits: words_of(values[self.splits])}
@@ -81,14 +80,21 @@ class _Opened:
             value = reader.read(values, where)
             if value is not None:
                 known[reader.mapped.column.name] = value
-        return Example(known, where, {} if self.is_labelled else self.row_of(raw))
+        if not self.is_labelled:
+            return Example(known, where, self.row_of(raw))
+        found = {**known, **raw}.get(cluster or "#document")
+        if cluster and found is None:
+            there = ", ".join(map(repr, raw))
+            raise DataError(f"{where}: cluster: found no value of {cluster!r}; there are {there}")
+        name = "" if found is None else f"{cluster or 'document'}:{found}"
+        return Example(known, where, cluster=name)
 
     @cached_property
     def _named(self) -> tuple[set[str], dict[str, str]]:
         """The columns of the truth, and the names of those that have none of their own."""
         mapped = [each.mapped for each in self.readers]
         sources = {each.source: each.column for each in mapped if isinstance(each.source, str)}
-        truth = {source for source, column in sources.items() if column.is_truth}
+        truth = {source for source, column in sources.items() if column.is_truth} | {"#document"}
         # places 0 and 1, of which 0 is the text -> text, 1
         return truth, {each: column.name for each, column in sources.items() if is_place(each)}
 
@@ -147,7 +153,7 @@ def _read_all(opened: _Opened, wanted: Sequence[Column], reading: RowReading) ->
     skips_empty = opened.skips_broken or reading.skip_empty
     for where, values in raw.rows:
         try:
-            row = opened.read(where, values)
+            row = opened.read(where, values, reading.cluster)
         except EmptyTextError as error:
             empty.append(error)
             continue
@@ -222,7 +228,7 @@ def _stream(opened: _Opened, reading: RowReading) -> Iterator[Example]:
             if isinstance(error, EmptyTextError) and reading.skip_empty:
                 skipped += 1
             elif reading.keeps_unreadable:
-                yield UnreadableRow({}, where, opened.row_of(values), str(error))
+                yield UnreadableRow({}, where, opened.row_of(values), reason=str(error))
             elif isinstance(error, EmptyTextError):
                 raise _empty_rows([error], []) from None
             else:

@@ -4,7 +4,8 @@ import hashlib
 import json
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from glob import has_magic
 from pathlib import Path
 
@@ -133,6 +134,13 @@ def _is_file(source: str) -> bool:
 def _is_pattern(location: str) -> bool:
     # hf:name and train[:10%] are none
     return has_magic(location) and looks_like_path(location) and not is_source(location)
+
+
+def with_clusters(rows: Iterable[Example], by: str | None) -> Iterator[Example]:
+    """Yield rows with a cluster: one that has none is with those of an equal value of ``by``."""
+    for row in rows:
+        digest = hashlib.sha256(str(row.values.get(by or "")).encode()).hexdigest()[:12]
+        yield row if row.cluster or by is None else replace(row, cluster=f"{by}:{digest}")
 
 
 _SHOWN_LABELS = 8

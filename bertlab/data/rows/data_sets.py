@@ -122,6 +122,9 @@ def read_saved(folder: Path, split: str | None) -> RawExamples:
 
     try:
         dataset = datasets.load_from_disk(str(folder))
+        parts = [dataset] if isinstance(dataset, datasets.Dataset) else dataset.values()
+        for part in parts:
+            part.data.validate(full=True)  # a text's wrong place in the file would be read unseen
     except Exception as error:
         raise DataError(f"{folder}: not a readable saved data set: {first_line(error)}") from None
     if isinstance(dataset, datasets.Dataset):

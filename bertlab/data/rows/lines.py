@@ -10,19 +10,21 @@ import sys
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from itertools import chain
 from pathlib import Path, PurePath
 from shutil import copyfileobj
 from typing import IO, Any, Literal, cast
 
 from bertlab.api.examples import Column, RawExamples, holds_no_examples
-from bertlab.data.sources import File, located, open_file
+from bertlab.data.sources import File, located, open_file, state_of
 from bertlab.errors import BertlabError, CorpusError, DataError
-from bertlab.files import check_memory, hold, size_in_memory, size_of
+from bertlab.files import check_memory, size_in_memory
 
 Errors = Literal["strict", "replace"]
+_held: ContextVar[list[int] | None] = ContextVar("held", default=None)
 
 BLOCK = 2**20
 """Bytes decoded at a time."""
@@ -58,6 +60,25 @@ _DISGUISES = {
     b"PAR1": "it looks like Parquet, whose name must end in .parquet",
     b"%PDF": "it looks like a PDF file, expected its text",
 }
+
+
+@contextmanager
+def holding(is_bounded: bool = True) -> Iterator[Callable[[], int]]:
+    """Count what readers :func:`hold` in this block; what is given returns the bytes so far."""
+    held = [int(is_bounded), 0, 0]
+    before = _held.set(held)
+    try:
+        yield lambda: held[1]
+    finally:
+        _held.reset(before)
+
+
+def hold(place: object, size: int, stored: int = 0) -> None:
+    """Count memory of rows just read from so many bytes of a file, if somebody keeps them all."""
+    if held := _held.get():
+        held[1:] = held[1] + size, held[2] + stored
+        if held[0]:
+            check_memory(place, "with all that was read before it", *held[1:])
 
 
 def ending(name: str) -> str:
@@ -169,13 +190,17 @@ def _open_zip(file: IO[bytes], path: File) -> IO[bytes]:
         raise OSError(errno.EINVAL, f"{names[0]} in it cannot be unpacked: {error}") from None
 
 
+# what unpacking raises, beside an OSError without a number
+DAMAGED_PACKED = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
+
+
 @contextmanager
 def explain_failed_read(name: str, error_class: type[BertlabError]) -> Iterator[None]:
     """Re-raise errors of opening, reading and unpacking a file as errors of bertlab's."""
     kind = PACKED.get(PurePath(name.lower()).suffix)
     try:
         yield
-    except (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
+    except DAMAGED_PACKED as error:
         raise _damaged(name, kind, error, error_class) from None
     except OSError as error:
         if kind is not None and error.errno is None:  # bz2's and zstd's
@@ -251,7 +276,8 @@ def _decoded_blocks(path: str | File, errors: Errors | None, is_rows: bool) -> I
     is_packed, offset, lines = PurePath(name.lower()).suffix in PACKED, 0, 0
     with explain_failed_read(name, error_class), _open(path) as file:
         if is_packed:
-            hold(name, 0, size_of(path))
+            size = state_of(located(path) if isinstance(path, str) else path)
+            hold(name, 0, size[0] or 0 if isinstance(size, list) else 0)
         # of a pipe, what there is: whoever types wants to see
         read = file.read if is_packed else file.read1  # type: ignore[attr-defined]
         while True:

@@ -45,6 +45,7 @@ class RowReading:
         accepts_doubtful: rows are taken as they are, also where that can hardly be meant.
         errors: what a corpus does about bytes that are not UTF-8; None for labelled rows.
         keeps_unreadable: rows that cannot be read are there as :class:`Unreadable`.
+        cluster: column that says which labelled rows belong together.
     """
 
     delimiter: str | None = None
@@ -55,6 +56,7 @@ class RowReading:
     accepts_doubtful: bool = False
     errors: Errors | None = None
     keeps_unreadable: bool = False
+    cluster: str | None = None
 
 
 PLAIN = RowReading()
@@ -414,10 +416,10 @@ def _pieces(lines: Iterable[str]) -> Iterator[str]:
             yield text[start : start + _PIECE]
 
 
-def parse_row_json(text: str, name: str, first_line: int, expected: str) -> Any:  # noqa: ANN401
-    """Parse JSON that begins in a line of a file; ``expected`` says what should be there."""
+def parse_row_json(text: str, name: str, first_line: int, expected: str, stored: int = 0) -> Any:  # noqa: ANN401
+    """Parse JSON that begins in a line of a file of ``stored`` bytes; ``expected`` is for errors."""
     try:
-        return parse_json(text)
+        return parse_json(text, stored)
     except ValueError as error:
         line, reason = first_line, str(error).partition(";")[0]  # a number of thousands of digits
         if isinstance(error, json.JSONDecodeError):

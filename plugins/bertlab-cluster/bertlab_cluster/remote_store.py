@@ -5,25 +5,37 @@ What a store has once is fetched when it is opened, its shards into the same fol
     $BERTLAB_CACHE/remote/3f2a…/store.json, tokenizer/, token_counts.npy, …
     $BERTLAB_CACHE/remote/3f2a…/shards/00017.tokens.npy
 
-The processes of a node share them. Those that were not read for the longest time are dropped where
-a new one would need more room than there is for all, whatever store they are of.
+The processes of a node share them. Nothing is fetched that ``store.json`` does not name, and no
+more of it than it says. All of it counts against the room of the cache from its first byte on:
+shards that were not read for the longest time are dropped for it, then the rest of other stores.
 """
 
 import contextlib
+import errno
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+import stat
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, NamedTuple
 
 import numpy.typing as npt
+from filelock import FileLock
 
 from bertlab.api import ConfigError
 from bertlab.extend import (
     LARGEST_FILE,
     TokenStoreError,
+    check_nothing_leads_out,
+    checked_fields,
+    damaged,
     default_cache_dir,
+    make_folder,
+    parse_json,
     replacing,
+    sha256_of,
     unwritable_cache,
 )
 from bertlab_cluster.url_files import UrlFile
@@ -32,12 +44,14 @@ SHARD_FOLDER = "shards"
 DEFAULT_ROOM = 50.0
 _BLOCK = 2**20
 _TRIES = 5
+_WAIT = 0.1  # seconds, until others may have fetched what takes the room
+_ABANDONED = 600.0  # seconds without a byte: nobody fetches it any more
 
 ShardArray = npt.NDArray[Any]
 
 
 def room() -> int:
-    """Return how many bytes of shards the cache may hold, by ``$BERTLAB_CACHE_GB``.
+    """Return how many bytes the cache may hold of stores behind URLs, by ``$BERTLAB_CACHE_GB``.
 
     Raises:
         ConfigError: it is no number above nought.
@@ -52,52 +66,122 @@ def room() -> int:
     return int(gigabytes * 1e9)
 
 
+def others_may_write(folder: Path) -> bool:
+    """Return whether another user than this one and root could put files into a folder."""
+    place = folder.resolve()
+    for each in (place, *place.parents):
+        found = each.stat()
+        mine = found.st_uid in (0, getattr(os, "getuid", int)())
+        # in /tmp, whose sticky bit is set, only the owner of a folder moves it away
+        open_to_all = found.st_mode & 0o022 and not (found.st_mode & stat.S_ISVTX and each != place)
+        if not mine or open_to_all:
+            return True
+    return False
+
+
+class _Cached(NamedTuple):
+    store: Path
+    file: Path
+    size: int
+    time: float  # when it was read or written last
+
+    @property
+    def is_partial(self) -> bool:
+        return self.file.suffix == ".partial"
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether a store can do without it for a while."""
+        return self.is_partial or self.file.parent.name == SHARD_FOLDER
+
+
 class RemoteStore:
     """The files of a store behind a URL, and the folder of the cache where they are kept.
 
     Args:
         url: its folder.
         cache_dir: of all that is cached; :func:`default_cache_dir` if None.
+        manifest_sha256: of the ``store.json`` that it has to have; any if None.
 
     Attributes:
         folder: of this store in the cache; named by URL and manifest, as the store may change.
+        manifest_sha256: of its ``store.json``.
 
     Raises:
-        TokenStoreError: here and in the methods: there is no store, it cannot be read, or the cache
-            cannot be written.
+        TokenStoreError: here and in the methods: there is no store, it cannot be read, it is not
+            what its ``store.json`` says or the run began with, or the cache cannot be written.
         ConfigError: the cache has no size.
     """
 
-    def __init__(self, url: str, cache_dir: Path | None = None) -> None:
+    def __init__(
+        self, url: str, cache_dir: Path | None = None, manifest_sha256: str | None = None
+    ) -> None:
         self.url = url.rstrip("/")
         self.cache_dir = cache_dir
         self._cache = (cache_dir or default_cache_dir()) / "remote"
         self._room = room()
         self._held: dict[str, ShardArray] = {}
         with self._explained():
-            with UrlFile(f"{self.url}/store.json").open() as file:
-                manifest = file.read(LARGEST_FILE + 1)
+            manifest = self._read("store.json")
+            self.manifest_sha256 = hashlib.sha256(manifest).hexdigest()
+            if manifest_sha256 not in (None, self.manifest_sha256):
+                raise TokenStoreError(f"{self.url}/store.json: changed while the store was read")
             key = hashlib.sha256(self.url.encode() + b"\0" + manifest).hexdigest()[:32]
             self.folder = self._cache / key
-            if not (self.folder / "store.json").is_file():
-                self._fetch_whole(manifest)
+            make_folder(self.folder / SHARD_FOLDER)
+            self._is_shared = others_may_write(self.folder)
+            if self._is_shared:
+                check_nothing_leads_out(self.folder)
+            self._fetch_whole(manifest)
 
     def _fetch_whole(self, manifest: bytes) -> None:
         """Fetch all but the shards; the manifest comes last, so that what is there is whole."""
-        (self.folder / SHARD_FOLDER).mkdir(parents=True, exist_ok=True)
-        (self.folder / "tokenizer").mkdir(exist_ok=True)
-        for inside in ("", "/tokenizer"):
-            for file in UrlFile(self.url + inside).inside():
-                if file.name == "store.json":
-                    continue
-                self._fetch_file(file, f"{inside}/{file.name}".lstrip("/"))
-        with replacing(self.folder / "store.json") as target:
-            target.write(manifest)
+        kept = self.folder / "store.json"
+        if kept.is_file() and kept.read_bytes() == manifest:
+            with contextlib.suppress(OSError):  # of another user, who shares it
+                os.utime(kept)  # it is read now
+        else:
+            kept.unlink(missing_ok=True)
+        sizes, hashes = self._named(manifest)
+        is_there = kept.is_file()
+        for name, size in sizes.items():
+            file = name if "." in name else f"{name}.npy"
+            sha256 = None if hashes is None else str(hashes.get(name))
+            if not (is_there and self._is_whole(file, size, sha256)):
+                self._fetch(file, size, sha256)
+        if hashes is None and not is_there:
+            self._fetch_unnamed()
+        if not is_there:
+            with self._reserved("store.json", len(manifest)) as target:
+                target.write(manifest)
 
-    def _fetch_file(self, file: UrlFile, name: str) -> None:
-        with file.open() as source, replacing(self.folder / name) as target:
-            while block := source.read(_BLOCK):
-                target.write(block)
+    def _named(self, manifest: bytes) -> tuple[Mapping[str, int], Mapping[str, str] | None]:
+        """Return the sizes and hashes in a manifest; none of one that is refused later."""
+        try:
+            content = parse_json(manifest.decode())
+        except ValueError as error:
+            raise damaged(self.url, f"store.json cannot be read: {error}") from None
+        if not isinstance(content, dict) or "bytes" not in content:
+            return {}, {}
+        fields = checked_fields(self.url, content)
+        return fields["bytes"], fields["sha256"]
+
+    def _fetch_unnamed(self) -> None:
+        """Fetch what a store of an older bertlab has beside its arrays, each in memory first."""
+        for inside in ("", "/tokenizer"):
+            for file in UrlFile(f"{self.url}{inside}").inside():
+                name = f"{inside}/{file.name}".lstrip("/")
+                if name.endswith((".json", ".txt")) and name != "store.json":
+                    content = self._read(name)
+                    with self._reserved(name, len(content)) as target:
+                        target.write(content)
+
+    def _read(self, name: str) -> bytes:
+        with UrlFile(f"{self.url}/{name}").open() as file:
+            content = file.read(LARGEST_FILE + 1)
+        if len(content) > LARGEST_FILE:
+            raise OSError(errno.EFBIG, f"has over {LARGEST_FILE:,} bytes", f"{self.url}/{name}")
+        return content
 
     def opened(
         self, name: str, size: int, sha256: str, open_file: Callable[[], ShardArray]
@@ -116,8 +200,9 @@ class RemoteStore:
                 os.utime(file)  # it is read now
                 if name in self._held:
                     return self._held[name]
-            if not file.is_file():
-                self._fetch(name, size, sha256)
+            with self._explained():
+                if not self._is_whole(name, size, sha256):
+                    self._fetch(name, size, sha256)
             # what was dropped takes room for as long as somebody holds it
             self._held = {key: a for key, a in self._held.items() if (self.folder / key).is_file()}
             try:
@@ -131,39 +216,94 @@ class RemoteStore:
             "those of several batches, by BERTLAB_CACHE_GB"
         )
 
-    def _fetch(self, name: str, size: int, sha256: str) -> None:
-        self._make_room(size)
+    def _is_whole(self, name: str, size: int, sha256: str | None) -> bool:
+        """Return whether a file is in the cache as it was fetched."""
         file = self.folder / name
+        try:
+            if not stat.S_ISREG(file.lstat().st_mode) or file.stat().st_size != size:
+                return False
+            # by its content only where another user could have put it there
+            return not self._is_shared or sha256 in (None, sha256_of(file))
+        except FileNotFoundError:
+            return False
+
+    def _fetch(self, name: str, size: int, sha256: str | None) -> None:
         digest = hashlib.sha256()
         found = 0
         url = f"{self.url}/{name}"
-        with self._explained(), UrlFile(url).open() as source, replacing(file) as target:
+        with self._explained(), UrlFile(url).open() as source, self._reserved(name, size) as target:
             # never more than it should have, from whoever answers there
-            while found <= size and (block := source.read(_BLOCK)):
+            while found <= size and (block := source.read(min(_BLOCK, size + 1 - found))):
                 digest.update(block)
                 found += len(block)
                 target.write(block)
-            if (found, digest.hexdigest()) != (size, sha256):
+            if found != size or sha256 not in (None, digest.hexdigest()):
                 raise TokenStoreError(
                     f"{url}: damaged token store: its content is not what store.json says; copy "
                     "the store there again"
                 )
 
-    def _make_room(self, size: int) -> None:
-        """Drop the shards that were not read for the longest time, until one more fits."""
-        there = []
-        for file in self._cache.glob(f"*/{SHARD_FOLDER}/*.npy"):
-            with contextlib.suppress(OSError):
-                status = file.stat()
-                there.append((status.st_mtime, status.st_size, file))
-        used = sum(each[1] for each in there)
-        for _, freed, file in sorted(there):
-            if used + size <= self._room:
-                return
-            file.unlink(missing_ok=True)
-            used -= freed
+    @contextmanager
+    def _reserved(self, name: str, size: int) -> Iterator[IO[bytes]]:
+        """Open a new file of the cache for so many bytes, which count before they are there."""
+        file = self.folder / name
+        make_folder(file.parent)
+        with ExitStack() as opened:
+            while True:
+                with FileLock(self._cache / ".lock", mode=0o666):
+                    if self._make_room(name, size):
+                        target = opened.enter_context(replacing(file))
+                        target.truncate(size)
+                        break
+                time.sleep(_WAIT)
+            yield target
 
-    @contextlib.contextmanager
+    def _make_room(self, name: str, size: int) -> bool:
+        """Drop what was not read for the longest time, until so much fits.
+
+        Returns:
+            Whether it does; if not, other processes are fetching what takes the room.
+        """
+        files, is_fetching = list(self._in_cache()), False
+        used = sum(each.size for each in files)
+        for each in self._in_order(files) if used + size > self._room else ():
+            if used + size <= self._room:
+                break
+            if each.is_partial and time.time() - each.time < _ABANDONED:
+                is_fetching = True
+                continue
+            each.file.unlink(missing_ok=True)
+            used -= each.size
+        if used + size > self._room and not is_fetching:
+            raise ConfigError(
+                f"BERTLAB_CACHE_GB: {self.url}/{name} has {size:,} bytes and {used:,} are in use, "
+                f"but the cache holds {self._room:,}; give it more room"
+            )
+        return used + size <= self._room
+
+    def _in_cache(self) -> Iterator["_Cached"]:
+        for store in self._cache.iterdir():
+            for folder, _, names in os.walk(store):
+                for name in names:
+                    with contextlib.suppress(OSError):  # dropped just now
+                        found = os.lstat(file := Path(folder, name))
+                        yield _Cached(store, file, found.st_size, found.st_mtime)
+
+    def _in_order(self, files: Sequence["_Cached"]) -> list["_Cached"]:
+        """Return what may be dropped, first what was not read for the longest time."""
+        newest = dict[Path, float]()
+        for each in files:
+            newest[each.store] = max(newest.get(each.store, 0.0), each.time)
+
+        def order(each: _Cached) -> tuple[float, bool, bool]:
+            if each.is_alone:
+                return each.time, False, False
+            # after the shards of its store; store.json first, as what is left is no store
+            return newest[each.store], True, each.file.name != "store.json"
+
+        return sorted((e for e in files if e.is_alone or e.store != self.folder), key=order)
+
+    @contextmanager
     def _explained(self) -> Iterator[None]:
         try:
             yield

@@ -60,6 +60,7 @@ class ShardedStore(TokenStore):
         path: its folder, or the URL of one.
         cache_dir: where the files of one behind a URL are kept for a while;
             ``default_cache_dir`` if None.
+        manifest_sha256: of the ``store.json`` behind a URL, where it is opened once more.
 
     Attributes:
         path: the folder; of a store behind a URL, that in the cache.
@@ -67,15 +68,22 @@ class ShardedStore(TokenStore):
 
     metadata: ShardedMetadata
 
-    def __init__(self, path: str | Path, cache_dir: Path | None = None) -> None:
-        self._remote = RemoteStore(str(path), cache_dir) if is_url(str(path)) else None
+    def __init__(
+        self,
+        path: str | Path,
+        cache_dir: Path | None = None,
+        manifest_sha256: str | None = None,
+    ) -> None:
+        self._remote = None
+        if is_url(str(path)):
+            self._remote = RemoteStore(str(path), cache_dir, manifest_sha256)
         super().__init__(path if self._remote is None else self._remote.folder)
 
     def __reduce__(self) -> tuple[type[TokenStore], tuple[Any, ...]]:
         # a worker maps the files anew; arrays are not copied
         if self._remote is None:
             return ShardedStore, (self.path,)
-        return ShardedStore, (self._remote.url, self._remote.cache_dir)
+        return ShardedStore, (self._remote.url, self._remote.cache_dir, self.manifest_sha256)
 
     @cached_property
     def digest(self) -> str:
@@ -85,6 +93,25 @@ class ShardedStore(TokenStore):
         """
         is_known = self._remote is not None and self.metadata.shards
         return self.metadata.digest if is_known else super().digest
+
+    @property
+    def hashes(self) -> dict[str, str | None]:
+        """As of other stores, and of the shards that lie here."""
+        if self._remote is not None:
+            return super().hashes
+        shards = enumerate(self.metadata.shards)
+        return super().hashes | {
+            shard_file(name, number): shard.sha256[name]
+            for number, shard in shards
+            for name in SHARD_ARRAYS
+        }
+
+    @property
+    def recorded(self) -> dict[str, str | None]:
+        """As of other stores; with the digest, where only ``store.json`` has said it so far."""
+        is_read = self._remote is None or not self.metadata.shards
+        said = {} if is_read else {"digest": self.digest}
+        return super().recorded | said
 
     def _read_metadata(self, content: dict[str, Any]) -> ShardedMetadata:
         shards = read_shards(self.path, content.get("shards", []))

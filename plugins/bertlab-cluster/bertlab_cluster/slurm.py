@@ -16,7 +16,7 @@ import yaml
 from filelock import FileLock
 
 from bertlab import nearest
-from bertlab.extend import read_config, write_text
+from bertlab.extend import make_folder, read_config, write_text
 from bertlab_cluster.slurm_job import (
     SlurmAttempt,
     import_submitit,
@@ -126,7 +126,7 @@ def job_options(
         if type(options[key]) is not int or options[key] < 1:  # to isinstance(), True is an int
             raise ExecutorError(f"{where}: {key}: found {options[key]!r}, expected {expected}")
     if given is not None or not path.is_file():
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         write_text(path, yaml.safe_dump(options, sort_keys=False, allow_unicode=True))
     return options
 
@@ -179,7 +179,7 @@ class SlurmJobs:
             ExecutorError: if SLURM does not take the first job.
         """
         folder = self.study_dir / FOLDER / run.id
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         attempts = len(read_attempts(run, self.study_dir))
         with FileLock(folder / "submit.lock"):  # of two runners, the second finds the first's job
             job = self._queued(folder)

@@ -21,6 +21,11 @@ PATIENCE = 60.0
 limits."""
 
 _BUFFER = 2**20
+# what file systems of fsspec tell; the Last-Modified of a web server is too coarse, in seconds
+_TAGS = (
+    *("ETag", "etag", "Content-MD5", "Digest", "md5Hash", "md5", "generation", "blob_id", "sha256"),
+    *("LastModified", "last_modified", "mtime", "modified", "modify", "created", "updated"),
+)
 
 
 class UrlFile(RemoteFile):
@@ -62,6 +67,18 @@ class UrlFile(RemoteFile):
         except FileNotFoundError:
             return False
         return True
+
+    def state(self) -> object:
+        """Return size, times and tags of the file; None if the server tells none."""
+        try:
+            with explain_remote(self.url):
+                system, path = self._reached()
+                system.invalidate_cache()
+                found = system.info(path)
+        except OSError:  # reading it says why
+            return None
+        tags = {name: str(found[name]) for name in _TAGS if found.get(name)}
+        return [found.get("size"), tags] if tags else None
 
     def files(self) -> "list[UrlFile] | None":
         """Return the files of a folder or pattern in the order of local ones; None of one file.
@@ -110,7 +127,13 @@ class UrlFile(RemoteFile):
         return system, path
 
     def _other(self, system: Any, path: str) -> "UrlFile":  # noqa: ANN401
-        return UrlFile(path if is_url(path) else system.unstrip_protocol(path))
+        if is_url(path):
+            return UrlFile(path)
+        # a server (ftp, sftp) is no part of the path, as a bucket (s3) is
+        if system._get_kwargs_from_urls(self.url).get("host"):
+            scheme, _, host, *_ = self.url.split("/")
+            return UrlFile(f"{scheme}//{host}/{path.lstrip('/')}")
+        return UrlFile(system.unstrip_protocol(path))
 
 
 class _Stream(io.RawIOBase):
@@ -152,7 +175,9 @@ def explain_remote(url: str) -> Iterator[None]:
         # fsspec calls much a missing file; what the web server said lies behind it
         if isinstance(error, FileNotFoundError) and error.__cause__ is not None:
             found = error.__cause__ if isinstance(error.__cause__, Exception) else error
-        absent = found is error or getattr(found, "status", None) == 404
+        # ftp looks for a name in a list
+        absent = isinstance(found, StopIteration) or getattr(found, "status", None) == 404
+        absent = absent or found is error
         if isinstance(error, FileNotFoundError) and absent:
             raise FileNotFoundError(errno.ENOENT, "not found", url) from None
         raise OSError(errno.EIO, _reason(found, url), url) from None
@@ -172,4 +197,13 @@ def _reason(error: Exception, url: str) -> str:
 
         near = nearest(scheme[1], fsspec.available_protocols())
         return f"no protocol is called {scheme[1]!r}{near}"
-    return " ".join(f"{error}".split())[:300] or type(error).__name__
+    return " ".join(_without_parts_of(url, f"{error}").split())[:300] or type(error).__name__
+
+
+def _without_parts_of(url: str, words: str) -> str:
+    """Return words of a protocol's package, which may quote a URL's secrets without the URL."""
+    user = re.search("://([^/?#]*)@", url)
+    parts = [user[1], user[1].partition(":")[2]] if user else []
+    for part in (*parts, *re.findall("[?&;#][^=&;#]*=([^&;#]*)", url)):
+        words = words.replace(part, "***") if len(part) > 3 else words
+    return words

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from bertlab import Executor
-from bertlab.cli.data import option_names
 from bertlab.data.corpus.store import TokenStore
 from bertlab.errors import CommandError, TokenStoreError
 from bertlab.plugins import index
 from bertlab_cluster.executors import Ray, Slurm
+from bertlab_studies.execute.contract import option_names
 from bertlab_studies.execute.executor import make_executor
 from bertlab_studies.execute.schedule import Summary
 from bertlab_studies.study_command import make_parser

@@ -2,8 +2,10 @@
 
 import gzip
 import json
+import os
 import sys
 from collections.abc import Iterator
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 
 import fsspec
@@ -17,8 +19,10 @@ from bertlab.data.corpus.store import TokenStore
 from bertlab.data.examples.source import read_rows
 from bertlab.errors import CorpusError
 from bertlab_cluster import url_files
+from bertlab_cluster.url_files import UrlFile
+from ftp_server import serving_ftp
 from tests.conftest import Command
-from tests.data.web_server import serving
+from tests.data.web_server import Handler, serving
 
 FILES = {
     "a.txt": "It rains. The fox sleeps.\nIt is warm.\n",
@@ -90,6 +94,69 @@ def test_what_a_server_is_asked_for_is_no_part_of_the_name(folder: Path) -> None
         assert texts(f"{address}/deep/b.txt.gz?download=true") == [FILES["deep/b.txt.gz"].strip()]
 
 
+def test_a_folder_of_an_ftp_server(folder: Path) -> None:
+    (folder / "z.txt").write_text("A longer line of text.\n" * 20_000, "utf-8")
+    with serving_ftp(folder) as address:
+        assert texts(f"{address}/deep") == texts(str(folder / "deep"))
+        assert texts(f"{address}/deep/*.gz") == texts(str(folder / "deep/*.gz"))
+        assert (
+            Corpus([f"{address}/z.txt"]).fingerprint == Corpus([str(folder / "z.txt")]).fingerprint
+        )
+        assert refused(f"{address}/no.txt") == f"{address}/no.txt: cannot be read: not found"
+    assert "refused" in refused(f"{address}/z.txt")
+
+
+def rewrite(file: Path) -> None:
+    """Put other text of the same length in the place of a file, with its time."""
+    before = file.stat()
+    file.write_text(file.read_text("utf-8").replace("e", "o"), "utf-8")
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def test_a_text_of_a_web_server_that_changes(folder: Path) -> None:
+    with serving(folder) as address:
+        corpus = Corpus([f"{address}/z.txt", f"{address}/a.txt"])
+        assert corpus.fingerprint
+        corpus.check_unchanged()
+        rewrite(folder / "a.txt")
+        with pytest.raises(CorpusError, match=rf"{address}/a\.txt: changed while the text was"):
+            corpus.check_unchanged()
+    with pytest.raises(CorpusError, match=rf"{address}/z\.txt: cannot be read"):
+        corpus.check_unchanged()
+
+
+def test_the_tag_of_a_web_server_is_asked_for_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tag = "1"
+
+    def end_headers(self: Handler) -> None:
+        self.send_header("ETag", tag)
+        SimpleHTTPRequestHandler.end_headers(self)
+
+    monkeypatch.setattr(Handler, "end_headers", end_headers)
+    with serving(folder) as address:
+        corpus = Corpus([f"{address}/z.txt"])
+        assert corpus.fingerprint
+        with pytest.MonkeyPatch.context() as patch:
+            patch.delattr(UrlFile, "open")
+            corpus.check_unchanged()
+        tag = "2"  # of another machine with the same text, perhaps
+        corpus.check_unchanged()
+        rewrite(folder / "z.txt")
+        with pytest.raises(CorpusError, match=r"z\.txt: changed while the text was read"):
+            corpus.check_unchanged()
+
+
+def test_a_text_in_memory_that_changes(in_memory: str) -> None:
+    corpus = Corpus([in_memory])
+    assert corpus.fingerprint
+    corpus.check_unchanged()
+    fsspec.filesystem("memory").pipe("/texts/a.txt", b"It snows. The fox sleeps.\nIt is cold.\n")
+    with pytest.raises(CorpusError, match=r"a\.txt: changed while the text was read"):
+        corpus.check_unchanged()
+
+
 def test_a_file_behind_file_is_that_file(folder: Path) -> None:
     assert texts(f"file://{folder}/a.txt") == texts(str(folder / "a.txt"))
 
@@ -112,6 +179,14 @@ def test_a_package_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
         "s3://bucket/text.txt: cannot be read: its protocol needs a package that is missing; "
         "install it: pip install s3fs"
     )
+
+
+def test_what_a_protocol_quotes_of_a_url_has_no_secrets() -> None:
+    url = "hf://me:passw0rd@x/y.txt?sig=c4n4ry"
+    words = r"the id \*\*\*, sig=\*\*\*"
+    with pytest.raises(OSError, match=words) as told, url_files.explain_remote(url):
+        raise ValueError("the id me:passw0rd, sig=c4n4ry")
+    assert "passw0rd" not in told.value.strerror
 
 
 def test_a_protocol_that_there_is_not() -> None:

@@ -88,7 +88,7 @@ def _words(command: str) -> list[str]:
         parsers = [build_parser(command, each, with_hooks=False) for each in requests]
         names = [*offered_names(), *(f"--{key}" for key in COMMON[command])]
     elif command in COMMANDS:
-        parsers, names = [make_parser(command)], []
+        parsers, names = [make_parser(command, with_hooks=False)[0]], []
     elif installed("command")[command].package in FIRST_PARTY:
         actions = find_command(command).parsers()
         parsers, names = actions.values(), [each for each in actions if each]

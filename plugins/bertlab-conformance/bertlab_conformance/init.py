@@ -4,7 +4,14 @@ import shlex
 from pathlib import Path
 
 from bertlab import CommandError, nearest
-from bertlab.extend import OutputError, create_text, explain_failed_write, say, shipped_configs
+from bertlab.extend import (
+    OutputError,
+    create_text,
+    explain_failed_write,
+    make_folder,
+    say,
+    shipped_configs,
+)
 
 _USAGE = """usage: bertlab init KIND FILE
 
@@ -43,7 +50,7 @@ def main(argv: list[str]) -> int:
     for run in _RUNS:
         text = text.replace(run, shlex.quote(run.removesuffix("my") + path.stem))
     with explain_failed_write(f"{path}: cannot be written"):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         create_text(path, text)
     marks = [number for number, line in enumerate(text.splitlines(), 1) if "<<<" in line][1:]
     say(

@@ -27,6 +27,7 @@ from bertlab.extend import (
     OutputError,
     brought_by,
     entry_package,
+    make_folder,
     needs_value,
     new_folder,
     say,
@@ -213,7 +214,7 @@ def write_package(folder: Path, content: Mapping[str, str]) -> None:
     with new_folder(folder) as partial:
         for path, text in content.items():
             file = partial / path
-            file.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(file.parent)
             write_text(file, text)
 
 

@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 
 import torch
 
+from bertlab import OrderedMap
 from bertlab.api import ExportReport, ModelAddress
 from bertlab.api.examples import Example
 from bertlab.api.exchange import ForeignCheckpoint
-from bertlab.api.executor import OrderedMap
 from bertlab.api.format import NamedFormat
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.errors import BertlabError

@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 import torch
 from safetensors.torch import save_file
 
+from bertlab import Executor, OrderedMap
 from bertlab.api import Exporter, ExportReport, ModelAddress
 from bertlab.api.examples import Example
 from bertlab.api.exchange import CheckpointReader, ForeignCheckpoint
-from bertlab.api.executor import Executor, OrderedMap
 from bertlab.api.format import NamedFormat, Submission
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.errors import CheckpointError

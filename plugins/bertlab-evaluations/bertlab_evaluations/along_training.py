@@ -10,7 +10,7 @@ from lightning.pytorch.trainer.states import TrainerFn
 
 from bertlab import check_at_least
 from bertlab.api import ConfigError, Example, TaskData, Tokenizer
-from bertlab.extend import RESULTS_FILE, BertModule, Results, write_json
+from bertlab.extend import RESULTS_FILE, BertModule, Results, make_folder, write_json
 from bertlab_evaluations.contract import EvaluatedModel
 from bertlab_evaluations.entries import EvaluationEntry, read_entries
 from bertlab_evaluations.evaluate import (
@@ -93,7 +93,7 @@ class EvaluationsAlong(Callback):
             result = evaluate(model, entry, self.rows[entry.name])
             results |= named_metrics(entry.name, result)
             if trainer.is_global_zero:
-                folder.mkdir(parents=True, exist_ok=True)
+                make_folder(folder)
                 write_evaluation(folder, entry.name, result, score_groups(result))
         if trainer.is_global_zero:
             write_json(folder / RESULTS_FILE, earlier_results(folder) | results)

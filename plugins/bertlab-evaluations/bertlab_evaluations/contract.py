@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import ClassVar, Literal, TypeVar
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 from rich.console import Console
 from rich.progress import track
 
+from bertlab import TokenPrediction, language_model
 from bertlab.api import Column, Encoder, Example, Task, Tokenizer
 
 FloatArray = npt.NDArray[np.float64]
@@ -51,6 +53,17 @@ class EvaluatedModel:
         silent = not (self.shows_progress and console.is_terminal)
         return track(batches, "evaluating", console=console, transient=True, disable=silent)
 
+    @cached_property
+    def language_model(self) -> tuple[TokenPrediction, int]:
+        """The language model, and where the state stands from which it predicts a token.
+
+        0: at the token, which is masked; -1: before it; as :func:`bertlab.language_model` finds.
+
+        Raises:
+            EvaluationError: there is none, or none whose states can be read.
+        """
+        return language_model(self.source, self.encoder, self.tokenizer, self.tasks)
+
     @property
     def device(self) -> torch.device:
         """Where the weights are."""
@@ -88,6 +101,9 @@ class EvaluationResult:
         groups: for each kind of group, such as ``phenomenon``, the group of each of the N rows. The
             framework makes a table of means and intervals of each kind.
         details: further values of each of the N rows by name, written beside its score.
+        clusters: of each of the N rows, which others it is not independent of, as ``KIND:ID``:
+            ``document:12``. Intervals and tests are then over clusters. Empty if it is not known;
+            what the user's ``cluster`` says goes before.
         grids: further scores that are no means over rows: layers × tasks.
         pages: HTML pages by file name, each of which needs no other file.
         notes: what happened, a line each: how many rows were not scored and why.
@@ -97,6 +113,7 @@ class EvaluationResult:
     scores: FloatArray
     groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
     details: Mapping[str, Sequence[float | int | str]] = field(default_factory=dict)
+    clusters: Sequence[str] = ()
     grids: Sequence[ScoreGrid] = ()
     pages: Mapping[str, str] = field(default_factory=dict)
     notes: Sequence[str] = ()

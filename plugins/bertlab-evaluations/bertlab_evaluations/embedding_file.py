@@ -21,6 +21,7 @@ from bertlab.extend import (
     input_name,
     known_tokenizer,
     load_matching,
+    make_folder,
     read_lines,
     replacing,
 )
@@ -138,7 +139,7 @@ def embed_file(
         "bertlab": __version__,
     }
     with explain_failed_write(f"output: {output.parent} cannot be made"):
-        output.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(output.parent)
     batches = batches_by_length([len(sequence) for sequence in sequences], batch_size)
     console = Console(stderr=True)
     shown = track(

@@ -35,6 +35,7 @@ class EvaluationEntry:
         split: of a folder or source; None of a folder: all its files.
         columns: the source's column by the evaluation's column, where the names differ.
         settings: all arguments of the evaluation, as plain data.
+        cluster: the source's column of what rows share; None: as the evaluation or the source says.
     """
 
     name: str
@@ -45,6 +46,7 @@ class EvaluationEntry:
     split: str | None
     columns: Columns
     settings: Mapping[str, Any]
+    cluster: str | None = None
 
     def plain(self) -> dict[str, Any]:
         """Return what is asked for as a config file has it, all settings among it."""
@@ -55,6 +57,8 @@ class EvaluationEntry:
             "split": self.split,
             "columns": dict(self.columns),
             "settings": dict(self.settings),
+            # only where it is asked for, so that other evaluations keep their runs
+            **({} if self.cluster is None else {"cluster": self.cluster}),
         }
 
 
@@ -154,6 +158,13 @@ def entry_parser(plugin: str, program: str = "bertlab evaluate") -> ArgumentPars
         default={},
         help="the file's column, by the evaluation's column, where the names differ",
     )
+    parser.add_argument(
+        "--cluster",
+        type=str | None,
+        default=None,
+        help="the file's column of what rows share, such as a speaker; intervals and tests are "
+        "over clusters; paradigms and documents are found",
+    )
     parser.add_class_arguments(
         load_class("evaluation", plugin, Evaluation), "settings", instantiate=False
     )
@@ -178,4 +189,5 @@ def make_entry(name: str, values: Namespace) -> EvaluationEntry:
         split=values.split,
         columns=columns,
         settings=plain,
+        cluster=values.cluster,
     )

@@ -1,6 +1,8 @@
 """Evaluates a model without training it: rows → evaluation → figures → files."""
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from bertlab.extend import (
     MANIFEST_FILE,
     RESULTS_FILE,
     Results,
+    RowReading,
     check_nothing_leads_out,
     ending_format,
     explain_failed_write,
@@ -22,6 +25,7 @@ from bertlab.extend import (
     is_saved,
     keep_freed_memory,
     machine_facts,
+    make_folder,
     manifest,
     read_rows,
     say,
@@ -61,10 +65,13 @@ def read_entry_rows(entry: EvaluationEntry) -> list[Example]:
         if not locations:
             raise DataError(f"{entry.data}: a folder without files of rows (.jsonl, .tsv, .csv, …)")
     wanted, split = entry.evaluation.columns, entry.split
+    reading = RowReading(cluster=entry.cluster)
     return [
         row
         for location in locations
-        for row in read_rows(location, split, entry.columns, entry.format, wanted).rows
+        for row in read_rows(
+            location, split, entry.columns, entry.format, wanted, reading=reading
+        ).rows
     ]
 
 
@@ -82,6 +89,9 @@ def evaluate(
     with torch.no_grad(), torch.random.fork_rng():
         result = entry.evaluation.evaluate(model, rows)
     _check(result, entry, len(rows))
+    named = [row.cluster for row in rows]
+    if any(named) and (entry.cluster is not None or not result.clusters):
+        result = replace(result, clusters=named)
     if np.isnan(result.scores).all():
         notes = "; ".join(result.notes)
         raise DataError(f"{entry.data}: none of {len(rows)} rows could be scored: {notes}")
@@ -97,6 +107,7 @@ def _check(result: EvaluationResult, entry: EvaluationEntry, rows: int) -> None:
             f"expected {metric!r} among them, which it declares as monitor"
         )
     lengths = {"scores": len(result.scores)}
+    lengths |= {"clusters": len(result.clusters)} if result.clusters else {}
     lengths |= {f"groups[{name!r}]": len(each) for name, each in result.groups.items()}
     lengths |= {f"details[{name!r}]": len(each) for name, each in result.details.items()}
     for name, length in lengths.items():
@@ -151,8 +162,7 @@ def evaluate_source(
     if output is None:  # RUN/evaluations/step-800, in a run that may come from anywhere
         check_nothing_leads_out(folder.parent.parent, name=folder.parent.name)
     rows = {entry.name: read_entry_rows(entry) for entry in entries}
-    with explain_failed_write(f"output: {folder} cannot be written"):
-        folder.mkdir(parents=True, exist_ok=True)
+    with explain_failed_write(f"output: {folder} cannot be written"), _made(folder):
         results = earlier_results(folder)
         evaluated = []
         for entry in entries:
@@ -173,6 +183,18 @@ def evaluate_source(
         write_json(folder / RESULTS_FILE, results)  # the last: the evaluation is whole
     say(f"{page}\n{folder}: {RESULTS_FILE}, and the score of each row")
     return folder
+
+
+@contextlib.contextmanager
+def _made(folder: Path) -> Iterator[None]:
+    """Make a folder before the work of the block begins; remove it if nothing came of that."""
+    make_folder(folder)
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):  # it has something in it
+            folder.rmdir()
+        raise
 
 
 def _words_checkpoints(model: PretrainedModel) -> dict[int, Path]:

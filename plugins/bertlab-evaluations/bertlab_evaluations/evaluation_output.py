@@ -21,11 +21,11 @@ from bertlab.extend import (
 )
 from bertlab_evaluations.contract import EvaluationResult
 from bertlab_evaluations.entries import EvaluationEntry
-from bertlab_evaluations.evaluation_scores import GroupScore
+from bertlab_evaluations.evaluation_scores import GroupScore, cluster_notes
 from bertlab_evaluations.evaluation_tables import MOST_COLUMNS, interval, tables_of
 from bertlab_pages.spreadsheets import spreadsheet_csv
 
-_GROUP_COLUMNS = ("kind", "group", "rows", "mean", "low", "high")
+_GROUP_COLUMNS = ("kind", "group", "rows", "mean", "low", "high", "clusters")
 
 
 def print_evaluation(
@@ -39,7 +39,7 @@ def print_evaluation(
     for number, grid in enumerate(result.grids, 1):
         if len(grid.columns) > MOST_COLUMNS:
             say(f"{entry.name}: {grid.title}: {_grid_file(entry.name, number)}")
-    for note in result.notes:
+    for note in (*result.notes, *cluster_notes(result)):
         say(f"{entry.name}: {note}")
 
 
@@ -77,6 +77,8 @@ def _grid_file(name: str, number: int) -> str:
 def _rows(result: EvaluationResult) -> Iterator[dict[str, Any]]:
     for number, score in enumerate(result.scores.tolist()):
         row: dict[str, Any] = {"row": number, "score": None if math.isnan(score) else score}
+        if result.clusters:
+            row["cluster"] = result.clusters[number]
         for more in (result.groups, result.details):
             row |= {name: _plain(values[number]) for name, values in more.items()}
         yield row

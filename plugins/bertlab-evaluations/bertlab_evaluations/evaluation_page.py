@@ -9,7 +9,7 @@ import matplotlib as mpl
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from bertlab.extend import is_share, without_secrets, write_text
+from bertlab.extend import is_share, write_text
 from bertlab_evaluations.contract import Evaluation, EvaluationResult, ScoreGrid
 from bertlab_evaluations.evaluation_output import page_file
 from bertlab_evaluations.evaluation_scores import GroupScore
@@ -105,7 +105,7 @@ def write_pages(folder: Path, source: str, evaluated: Sequence[Evaluated]) -> li
     template = PAGES.get_template("evaluations.html")
     for file, shown in sections.items():
         title = ", ".join(each.name for each, _ in shown)
-        page = template.render(title=title, source=without_secrets(source), sections=shown)
+        page = template.render(title=title, source=source, sections=shown)
         write_text(folder / file, page)
     return [folder / file for file in sections]
 
@@ -134,7 +134,7 @@ def _of_groups(found: Evaluated) -> Iterator[_Drawn]:
         if len(groups) <= MOST:
             intervals = {each.group: Interval(each.mean, each.low, each.high) for each in groups}
             figure = group_chart(intervals, found.metric, found.share, found.evaluation.chance)
-        caption = f"Mean and its 95 % interval over rows.{_chance(found)}"
+        caption = f"Mean and its 95 % interval.{_chance(found)}"
         yield f"By {kind}", caption, figure, group_table(found.metric, kind, groups)
 
 
@@ -162,8 +162,8 @@ def _of_words(folder: Path, found: Evaluated) -> Iterator[_Drawn]:
         panels = {group: {found.name: curve} for group, curve in curves.items()}
         figure = word_curves(panels, [found.name], found.share, found.evaluation.chance)
         caption = (
-            f"Mean {found.metric} of the checkpoints along the run, and a band: the 95 % interval "
-            f"over rows.{_chance(found)}"
+            f"Mean {found.metric} of the checkpoints along the run, and a band: the 95 % "
+            f"interval.{_chance(found)}"
         )
         if figure is not None:
             yield f"Against words seen{title}", caption, figure, None

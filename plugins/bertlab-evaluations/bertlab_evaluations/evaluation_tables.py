@@ -63,7 +63,7 @@ def group_table(metric: str, kind: str, groups: Sequence[GroupScore]) -> Grid:
         (each.group, str(each.rows), shown_figure(metric, each.mean), interval(metric, each))
         for each in groups
     ]
-    return plain_grid((kind, "rows", metric, "95 % over rows"), rows, figures=3)
+    return plain_grid((kind, "rows", metric, "95 %"), rows, figures=3)
 
 
 def score_table(grid: ScoreGrid) -> Grid:

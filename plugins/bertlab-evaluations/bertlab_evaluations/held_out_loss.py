@@ -15,10 +15,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bertlab import IntArray, TokenPrediction, check_at_least, text_ids
+from bertlab import IntArray, TokenPrediction, check_at_least, text_ids, text_sequences
 from bertlab.api import Column, CounterRNG, EvaluationError, Example, PackedSequences
+from bertlab_evaluations.clusters import FEW
 from bertlab_evaluations.contract import EvaluatedModel, Evaluation, EvaluationResult, FloatArray
-from bertlab_evaluations.minimal_pairs import language_model
 from bertlab_evaluations.row_influence import ratio_scores
 
 _HEIGHT = 512  # rows of scores of the vocabulary that are in memory at a time
@@ -64,7 +64,7 @@ class HeldOutLoss(Evaluation):
                 tokens, or its losses are not finite.
             DataError: there is no word in a row.
         """
-        objective = language_model(model)
+        objective, _ = model.language_model
         if self.max_seq_length > model.max_seq_length:
             raise EvaluationError(
                 f"settings.max_seq_length: found {self.max_seq_length}, expected at most "
@@ -81,7 +81,9 @@ class HeldOutLoss(Evaluation):
         for first in model.track(starts):
             chosen = windows[first : first + starts.step]
             rows_of_windows, names, inputs = zip(*chosen, strict=True)
-            window, *scores = _predictions(model, objective, _sequences(model, inputs, names))
+            window, *scores = _predictions(
+                model, objective, text_sequences(model.tokenizer, inputs, names)
+            )
             row = np.array(rows_of_windows)[window]
             for total, values in zip(sums, (scores[0], np.ones(len(row)), scores[1]), strict=True):
                 np.add.at(total, row, values)
@@ -99,8 +101,28 @@ class HeldOutLoss(Evaluation):
             },
             scores=ratio_scores(losses, counts),
             details={"predictions": counts.astype(int).tolist()},
+            clusters=_documents(rows),
             notes=[f"{int(counts.sum()):,} predictions in {len(windows):,} windows"],
         )
+
+
+def _documents(rows: Sequence[Example]) -> list[str]:
+    """Return the document of each row, if all are lines of text files whose empty lines part some.
+
+    A row is where its line is: of a.txt:1, a.txt:2 and a.txt:4 the last begins another document.
+    """
+    found: list[str] = []
+    before = ("", -1)
+    for row in rows:
+        name, _, line = row.where.rpartition(":")
+        if ".txt" not in name or not line.isdecimal():
+            return []
+        if (name, int(line) - 1) != before:
+            document = f"document:{row.where}"
+        found.append(document)
+        before = name, int(line)
+    # a gap or two is there by mistake; and where each line is alone, all lines are documents
+    return found if FEW <= len(set(found)) < len(found) else []
 
 
 def _windows(ids: Sequence[int], room: int) -> list[Sequence[int]]:
@@ -114,28 +136,6 @@ def _windows(ids: Sequence[int], room: int) -> list[Sequence[int]]:
 def _name(ids: Sequence[int]) -> int:
     """Return 56 bits that name a text, so that its masks do not depend on the rows around it."""
     return int.from_bytes(blake2b(np.array(ids, dtype="<i8").tobytes(), digest_size=7).digest())
-
-
-def _sequences(
-    model: EvaluatedModel, windows: Sequence[Sequence[int]], names: Sequence[int]
-) -> PackedSequences:
-    """Return windows as sequences whose masks are drawn by their names."""
-    inputs = [model.tokenizer.build_inputs(ids)[0] for ids in windows]
-    lengths = np.array([len(ids) for ids in inputs])
-    flat = np.concatenate([np.asarray(ids, dtype=np.int64) for ids in inputs])
-    positions = np.concatenate([np.arange(length) for length in lengths])
-    # [CLS] a b [SEP] -> offsets [-1, 0, 0, -1]: of the text or not is all that is asked
-    ends = np.repeat(lengths, lengths) - 1
-    offsets = np.where((positions == 0) | (positions == ends), -1, 0)
-    return PackedSequences(
-        input_ids=flat,
-        token_type_ids=np.zeros_like(flat),
-        position_ids=positions,
-        cu_seqlens=np.concatenate([[0], np.cumsum(lengths)]),
-        corpus_offsets=offsets,
-        epochs=np.zeros(len(lengths), dtype=np.int64),
-        indices=np.array(names, dtype=np.int64),
-    )
 
 
 def _predictions(

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from bertlab import IntArray, TokenPrediction, check_at_least, nearest, text_ids
+from bertlab import IntArray, TokenClasses, check_at_least, nearest, text_ids
 from bertlab.api import Column, ConfigError, EvaluationError, Example, PackedBatch
 from bertlab_evaluations.contract import EvaluatedModel, Evaluation, EvaluationResult, FloatArray
 
@@ -101,6 +101,8 @@ class MinimalPairs(Evaluation):
                 "good_tokens": lengths[pairs.good].tolist(),
                 "bad_tokens": lengths[pairs.bad].tolist(),
             },
+            # pairs of a paradigm are one template with other words
+            clusters=[f"paradigm:{name}" for name in groups["paradigm"]],
             notes=_notes(scores, pairs, model, rows),
         )
 
@@ -147,7 +149,7 @@ def sentence_scores(
     Raises:
         EvaluationError: the model has no language model.
     """
-    objective = language_model(model)
+    _ = model.language_model  # or there is none
     scores = np.full(len(sentences), np.nan)
     room = model.max_seq_length - 2  # [CLS] and [SEP]
     by_length: dict[int, list[int]] = {}
@@ -162,48 +164,30 @@ def sentence_scores(
         batches += [numbers[start : start + most] for start in range(0, len(numbers), most)]
     for chosen in model.track(batches):
         inputs = np.array([model.tokenizer.build_inputs(sentences[n])[0] for n in chosen])
-        scores[chosen] = _score(model, objective, inputs, method)
+        scores[chosen] = _score(model, inputs, method)
     return scores
 
 
-def language_model(model: EvaluatedModel) -> TokenPrediction:
-    """Return the masked or left-to-right language model of a model.
-
-    Raises:
-        EvaluationError: it has none.
-    """
-    for task in model.tasks.values():
-        if isinstance(task, TokenPrediction):
-            return task
-    found = ", ".join(model.tasks) or "an encoder alone"
-    raise EvaluationError(
-        f"{model.source}: found {found}, expected a language model (mlm or clm); "
-        "evaluate the pre-training that it comes from"
-    )
-
-
-def _score(
-    model: EvaluatedModel, objective: TokenPrediction, ids: IntArray, method: Method
-) -> FloatArray:
+def _score(model: EvaluatedModel, ids: IntArray, method: Method) -> FloatArray:
     """Return the scores ``(S,)`` of S sentences of one length L, special tokens included."""
     sequences, length = ids.shape
     if model.encoder.causal:
         copies = ids
-        # predicted from the position before: [CLS] a b [SEP] -> a at 0, b at 1
-        positions = np.arange(sequences)[:, None] * length + np.arange(length - 2)
+        # [CLS] a b [SEP]: a stands at 1, b at 2
+        places = np.arange(sequences)[:, None] * length + np.arange(1, length - 1)
     else:
-        copies = _masked_copies(ids, objective, method)
-        # [CLS] a b [SEP]: copy 0 predicts at 1, copy 1 at 4 + 2
+        copies = _masked_copies(ids, TokenClasses.of(model.tokenizer), method)
+        # [CLS] a b [SEP]: copy 0 masks 1, copy 1 masks 4 + 2
         numbers = np.arange(sequences * (length - 2))
-        positions = (numbers * length + numbers % (length - 2) + 1).reshape(sequences, -1)
+        places = (numbers * length + numbers % (length - 2) + 1).reshape(sequences, -1)
     batch = _pack(copies).to(model.device)
     labels = torch.from_numpy(ids[:, 1:-1].reshape(-1)).to(model.device)
-    log_probs = _log_probabilities(model, objective, batch, positions.reshape(-1), labels)
+    log_probs = _log_probabilities(model, batch, places.reshape(-1), labels)
     # (S * (L - 2),) float32 -> (S,) float64
     return np.asarray(log_probs.double().cpu().numpy().reshape(sequences, -1).sum(1))
 
 
-def _masked_copies(ids: IntArray, objective: TokenPrediction, method: Method) -> IntArray:
+def _masked_copies(ids: IntArray, classes: TokenClasses, method: Method) -> IntArray:
     """Return ``(S * (L - 2), L)`` copies of ``(S, L)`` sentences, one masked in each."""
     length = ids.shape[1]
     inner = np.arange(1, length - 1)
@@ -211,10 +195,10 @@ def _masked_copies(ids: IntArray, objective: TokenPrediction, method: Method) ->
     masked = (inner[:, None] == np.arange(length))[None]
     if method == "within_word_l2r":
         # em ##bed ##s a -> words [0, 0, 0, 1]: the copy that predicts ##bed masks ##s too
-        words = np.cumsum(objective.classes.word_starts(ids), axis=1)  # (S, L)
+        words = np.cumsum(classes.word_starts(ids), axis=1)  # (S, L)
         same = words[:, 1:-1, None] == words[:, None, :]  # (S, L - 2, L)
         masked = same & (np.arange(length) >= inner[:, None])
-    copies = np.where(masked, objective.classes.mask_id, ids[:, None, :])  # (S, L - 2, L)
+    copies = np.where(masked, classes.mask_id, ids[:, None, :])  # (S, L - 2, L)
     return copies.reshape(-1, length)
 
 
@@ -232,14 +216,11 @@ def _pack(ids: IntArray) -> PackedBatch:
 
 
 def _log_probabilities(
-    model: EvaluatedModel,
-    objective: TokenPrediction,
-    batch: PackedBatch,
-    positions: IntArray,
-    labels: Tensor,
+    model: EvaluatedModel, batch: PackedBatch, places: IntArray, labels: Tensor
 ) -> Tensor:
-    """Return the log-probability of each label at its flat position, ``(K,)`` float32."""
-    read = torch.from_numpy(positions).to(model.device)
+    """Return the log-probability of each label at its flat place, ``(K,)`` float32."""
+    objective, offset = model.language_model
+    read = torch.from_numpy(places + offset).to(model.device)
     with torch.no_grad():
         states = model.encoder(replace(batch, tokens_read=read)).tokens[read]  # (K, H)
     return objective.log_probabilities(states, labels)

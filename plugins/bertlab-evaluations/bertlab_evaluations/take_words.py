@@ -26,7 +26,6 @@ from bertlab.extend import (
     Corpus,
     check_free,
     explain_failed_write,
-    input_digests,
     name_corpus,
     new_folder,
     parse_arguments,
@@ -92,7 +91,8 @@ def take_words(
     for name, number in asked.items():
         check_at_least(_OPTIONS[name], number, 1)
     check_free(output)
-    inputs = input_digests(corpus)  # first: it names a missing source before hours of reading
+    # first: it names a missing source before hours of reading
+    inputs = {each.name: digest for each, _, digest in corpus.inputs}
     with explain_failed_write(f"{output}: cannot be written"), new_folder(output) as folder:
         with ExitStack() as files:
             parts = {}
@@ -104,6 +104,7 @@ def take_words(
                 _take_in_order(corpus, list(parts.values()))
             else:
                 _take_shuffled(corpus, list(parts.values()), folder, seed)
+        corpus.check_unchanged()
         taken = {name: part.totals() | _describe(folder, name) for name, part in parts.items()}
         content = {
             "bertlab": bertlab.__version__,
@@ -162,7 +163,7 @@ class _Part:
     def write(self, file: IO[bytes], document: RawDocument, source: int, words: int) -> None:
         """Write and count a document."""
         text = document.text.replace("\n", "\n\n") if document.presplit else document.text
-        row = {"text": text, "source": document.source}
+        row = {"text": text, "source": without_secrets(document.source)}
         file.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
         count = self.counts[source]
         count.documents += 1

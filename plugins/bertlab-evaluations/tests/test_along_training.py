@@ -45,9 +45,16 @@ def test_a_run_with_evaluations_has_the_weights_of_one_without(tiny_config, data
     assert all(torch.equal(found[name], value) for name, value in without.items())
 
 
-def test_figures_are_in_results_logs_and_files(tiny_config, data, tmp_path):
-    run = tmp_path / "run"
+@pytest.fixture(scope="module")
+def evaluated(tiny_config, data, tmp_path_factory):
+    """A run with an evaluation."""
+    run = tmp_path_factory.mktemp("evaluated") / "run"
     assert fit(tiny_config, run, *asked(data)) == 0
+    return run
+
+
+def test_figures_are_in_results_logs_and_files(evaluated):
+    run = evaluated
     results = json.loads((run / "results.json").read_text("utf-8"))
     last = json.loads((run / "evaluations/step-6/results.json").read_text("utf-8"))
     assert results["order/accuracy"] == pytest.approx(last["order/accuracy"])
@@ -58,23 +65,20 @@ def test_figures_are_in_results_logs_and_files(tiny_config, data, tmp_path):
     assert len(logged) == 2
 
 
-def test_the_command_gives_the_same_figures_for_the_same_checkpoint(tiny_config, data, tmp_path):
-    run = tmp_path / "run"
-    assert fit(tiny_config, run, *asked(data)) == 0
+def test_the_command_gives_the_same_figures_for_the_same_checkpoint(evaluated, data, tmp_path):
     out = tmp_path / "out"
-    command = ["evaluate", "--ckpt_path", str(run), "--name", "order"]
+    command = ["evaluate", "--ckpt_path", str(evaluated), "--name", "order"]
     command += ["--evaluation", "minimal_pairs", "--data", str(data), "--output", str(out)]
     assert main(command) == 0
-    along = (run / "evaluations/step-6/order.rows.jsonl").read_text("utf-8")
+    along = (evaluated / "evaluations/step-6/order.rows.jsonl").read_text("utf-8")
     assert (out / "order.rows.jsonl").read_text("utf-8") == along
 
 
-def test_checkpoints_by_words_make_a_curve(tiny_config, data, tmp_path):
+def test_checkpoints_by_words_make_a_curve(tiny_run, data, tmp_path):
     run = tmp_path / "run"
-    assert fit(tiny_config, run) == 0
+    shutil.copytree(tiny_run, run)
     checkpoints = run / "checkpoints"
-    assert fit(tiny_config, tmp_path / "short", "--trainer.max_steps", "3") == 0
-    early = tmp_path / "short" / "checkpoints" / "last.ckpt"
+    early = checkpoints / "step-3.ckpt"
     shutil.copy(early, checkpoints / "words-900.ckpt")
     shutil.copy(checkpoints / "last.ckpt", checkpoints / "words-2K.ckpt")
     command = ["evaluate", "--evaluation", "minimal_pairs", "--name", "order", "--data", str(data)]

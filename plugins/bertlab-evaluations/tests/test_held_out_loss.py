@@ -25,7 +25,9 @@ TEXTS = [
 
 @pytest.fixture(scope="module")
 def model(tiny_run: Path) -> EvaluatedModel:
-    return load(tiny_run).evaluated()
+    made = load(tiny_run).evaluated()
+    assert made.language_model[0] is made.tasks["mlm"]  # found by a batch of its own, once
+    return made
 
 
 def rows(texts: list[str] = TEXTS) -> list[Example]:

@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,10 +13,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertlab import Example, load
-from bertlab.api import EvaluatedModel
+from bertlab import Example, MaskedLM, load, pack
+from bertlab.api import EvaluatedModel, TaskContext
 from bertlab.cli.main import main
 from bertlab.errors import DataError, EvaluationError
+from bertlab_evaluations.held_out_loss import HeldOutLoss
 from bertlab_evaluations.minimal_pairs import MinimalPairs, sentence_scores
 
 SENTENCES = [
@@ -99,8 +101,6 @@ def test_a_left_to_right_model_is_scored_by_the_chain_rule(left_to_right):
         inputs = left_to_right.tokenizer.build_inputs(ids)[0]
         total = 0.0
         for place in range(1, len(inputs) - 1):  # each prefix alone
-            from bertlab import pack
-
             with torch.no_grad():
                 states = left_to_right.encoder(pack([inputs[:place]])).tokens[-1:]
                 total += objective.logits(states).double().log_softmax(-1)[0, inputs[place]].item()
@@ -223,6 +223,65 @@ def test_a_model_without_a_language_model_is_refused(model):
         MinimalPairs().evaluate(bare, pairs(("a", "b")))
 
 
+class BeforeTheMask(MaskedLM):
+    """Masked next-token prediction: a masked token is predicted by the state before it."""
+
+    def write_labels(self, sequences, positions, labels):
+        return super().write_labels(sequences, positions - 1, labels)
+
+
+class HiddenShift(MaskedLM):
+    """The same, but its loss alone says so."""
+
+    def loss(self, output, batch):
+        written = batch.token_labels(self.name)
+        shifted = replace(
+            batch,
+            fields={
+                "mlm_positions": written.positions - 1,
+                "mlm_labels": written.labels,
+            },
+        )
+        return super().loss(output, shifted)
+
+
+def with_task(model: EvaluatedModel, kind: type[MaskedLM]) -> EvaluatedModel:
+    """The model, whose masked LM is of another class with the same weights."""
+    task = kind()
+    task.build(TaskContext(model.encoder, model.tokenizer))
+    task.load_state_dict(model.tasks["mlm"].state_dict())
+    return replace(model, tasks={"other": task.eval()})
+
+
+def test_the_state_that_was_trained_is_read(model, left_to_right):
+    assert model.language_model[1] == 0
+    assert left_to_right.language_model[1] == -1
+    before = with_task(model, BeforeTheMask)
+    assert before.language_model[1] == -1
+    sentence = ids_of(model, ["the value of the name"])[0]
+    scores = sentence_scores(before, [sentence], "original")
+    inputs = model.tokenizer.build_inputs(sentence)[0]
+    expected = 0.0
+    for place in range(1, len(inputs) - 1):
+        masked = [*inputs[:place], model.tokenizer.mask_id, *inputs[place + 1 :]]
+        with torch.no_grad():
+            states = model.encoder(pack([masked])).tokens
+            logits = model.tasks["mlm"].logits(states[place - 1 : place])
+        expected += logits.double().log_softmax(-1)[0, inputs[place]].item()
+    assert scores[0] == pytest.approx(expected, rel=1e-5)
+    assert scores[0] != pytest.approx(sentence_scores(model, [sentence], "original")[0], rel=1e-3)
+
+
+def test_a_loss_of_other_states_than_its_positions_is_refused(model):
+    hidden = with_task(model, HiddenShift)
+    for evaluation in (MinimalPairs(), HeldOutLoss(max_seq_length=16)):
+        row = {"good": "a value", "bad": "the value", "text": SENTENCES[0]}
+        with pytest.raises(
+            EvaluationError, match=r"objective other: its loss is not that of .* prepare\(\)"
+        ):
+            evaluation.evaluate(hidden, [Example(row, "rows:1")])
+
+
 def write_pairs(path: Path) -> Path:
     rows = [("a statement", "statement a", "x"), ("the name", "name the", "y")]
     text = "".join(
@@ -251,7 +310,8 @@ def test_the_command_writes_figures_rows_and_groups(tiny_run, tmp_path, capsys):
     assert [row["paradigm"] for row in rows] == ["x", "y"] * 2
     assert "blimp: 4 rows" in printed
     groups = (out / "blimp.groups.csv").read_text("utf-8").splitlines()
-    assert groups[0] == "kind,group,rows,mean,low,high"
+    assert groups[0] == "kind,group,rows,mean,low,high,clusters"
+    assert [row["cluster"] for row in rows] == ["paradigm:x", "paradigm:y"] * 2
     assert any(line.startswith("paradigm,x,2,") for line in groups)
     # the same again beside other figures
     assert main([*command[:-1], str(out), "--name", "again"]) == 0

@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from bertlab.data.corpus.corpus import Corpus, read_documents, read_raw_documents
 from bertlab.errors import CorpusError, OutputError
+from bertlab_evaluations import take_words as take_words_module
 from bertlab_evaluations.take_words import take_words
 from tests.conftest import Command
 
@@ -53,6 +55,22 @@ def test_all_documents_are_read_again_with_their_sentences(
     # a line of several sentences, which were one by the file's layout, is split at most
     assert before[-1] == ["He sat. Is it?", "No."]
     assert again[-1] == ["He sat.", "Is it?", "No."]
+
+
+def test_a_text_that_changes_while_it_is_read(
+    sources: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its hash in the manifest would not be that of the words."""
+    taken = take_words_module._take_in_order
+
+    def take(*given: Any) -> None:
+        taken(*given)
+        Path(sources[2]).write_text(SENTENCES.replace("He", "We"), "utf-8")
+
+    monkeypatch.setattr(take_words_module, "_take_in_order", take)
+    with pytest.raises(CorpusError, match=r"sentences\.txt: changed while the text was read"):
+        take_words(Corpus(sources), 20, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 @given(

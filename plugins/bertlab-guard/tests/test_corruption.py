@@ -86,7 +86,7 @@ def test_resuming_with_it(
     assert all(torch.equal(final[name], value) for name, value in weights(run).items())
 
 
-@pytest.mark.parametrize("bit", [6, 12, 25, 31])  # lower ones may be lost in rounding
+@pytest.mark.parametrize("bit", [6, 31])  # lower ones may be lost in rounding
 def test_a_gradient(
     tiny_config: Path, tmp_path: Path, bertlab: Command, monkeypatch: pytest.MonkeyPatch, bit: int
 ) -> None:
@@ -122,8 +122,10 @@ def in_training(monkeypatch: pytest.MonkeyPatch, step: int, strike) -> None:
     monkeypatch.setattr(BertModule, "training_step", disturbed)
 
 
-@pytest.mark.parametrize("bit", [0, 12, 25, 31])
-@pytest.mark.parametrize("what", ["weight", "exp_avg", "exp_avg_sq"])
+@pytest.mark.parametrize(
+    ("what", "bit"),
+    [("weight", 0), ("weight", 31), ("exp_avg", 12), ("exp_avg_sq", 0), ("exp_avg_sq", 25)],
+)
 def test_what_lies_in_memory(
     tiny_config: Path,
     tmp_path: Path,

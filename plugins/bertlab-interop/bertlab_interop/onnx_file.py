@@ -19,9 +19,10 @@ from torch import Tensor, nn
 from bertlab import (
     CheckpointError,
     CommandError,
+    EvaluationError,
     NextSentencePrediction,
     Pretrained,
-    TokenPrediction,
+    language_model,
 )
 from bertlab.api import Head, Task
 from bertlab.extend import model_of, write_json
@@ -56,7 +57,7 @@ class _Outputs(nn.Module):
         if names == ["logits", "logits"]:  # as BertForPreTraining
             names = [
                 "prediction_logits"
-                if isinstance(task, TokenPrediction)
+                if hasattr(task, "log_probabilities")
                 else "seq_relationship_logits"
                 for task in self.tasks.values()
             ]
@@ -71,7 +72,7 @@ class _Outputs(nn.Module):
 
 
 def _is_known(task: Task) -> bool:
-    if isinstance(task, TokenPrediction | NextSentencePrediction):
+    if isinstance(task, NextSentencePrediction):
         return True
     if not isinstance(task, Head) or task.huggingface not in _SINGLE_LAYERS:
         return False
@@ -87,7 +88,7 @@ def _output_names(task: Any) -> list[str]:  # noqa: ANN401
 
 def _logits(task: Any, states: Tensor, pooled: Tensor) -> list[Tensor]:  # noqa: ANN401
     """Return what a task says of ``(B, S, H)`` states and the ``(B, H)`` pooled output."""
-    if isinstance(task, TokenPrediction):
+    if hasattr(task, "log_probabilities"):
         # (B, S, H) -> (B * S, V) -> (B, S, V)
         return [task.logits(states.flatten(0, 1)).view(*states.shape[:2], -1)]
     if isinstance(task, NextSentencePrediction):
@@ -121,12 +122,18 @@ class OnnxExporter(Exporter):
             padded = padded_form(encoder)
         except NotImplementedError as error:
             raise CheckpointError(f"{model.source}: not written as ONNX: {error}") from None
-        tasks = {
-            n: task.cpu().float().eval() for n, task in loaded.tasks.items() if _is_known(task)
-        }
+        for task in loaded.tasks.values():
+            task.cpu().float().eval()
+        found: object = None
+        offset = 0
+        with contextlib.suppress(EvaluationError):  # a task that cannot be read is told below
+            found, offset = language_model(model.source, encoder, loaded.tokenizer, loaded.tasks)
+        tasks = {n: each for n, each in loaded.tasks.items() if each is found or _is_known(each)}
         module = _Outputs(padded, tasks)
         names = ", ".join(module.names)
         report = ExportReport(names, f"An ONNX model with the outputs {names}")
+        if offset:
+            report.notes.append("the scores at a token are of the token behind it")
         report.notes += [
             f"task {name!r} is not in the file: it is more than one layer on the encoder"
             for name in loaded.tasks

@@ -12,7 +12,7 @@ from textwrap import indent
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from bertlab.extend import visible, yaml_inline
+from bertlab.extend import visible, without_secrets, yaml_inline
 
 _SHARED = "bertlab_pages"  # its templates are there for every package
 # a_b stays as it is, _b and a_ would begin or end emphasis
@@ -102,7 +102,7 @@ def latex_templates(package: str) -> Environment:
 def _environment(
     package: str, finalize: Callable[[str], str] | None = None, **delimiters: str
 ) -> Environment:
-    """Return the templates, each value that they print escaped.
+    """Return the templates, each value that they print escaped, and without secrets in URLs.
 
     Args:
         package: whose folder ``templates`` has them.
@@ -112,9 +112,11 @@ def _environment(
     """
 
     def escaped(value: object) -> object:
-        if finalize is None or isinstance(value, Markup):
+        if isinstance(value, Markup):
             return value
-        return Markup(finalize(str(value)))  # noqa: S704  escaped here
+        if isinstance(value, str):
+            value = without_secrets(value)
+        return value if finalize is None else Markup(finalize(str(value)))  # noqa: S704  escaped here
 
     environment = Environment(
         loader=ChoiceLoader([PackageLoader(package), PackageLoader(_SHARED)]),

@@ -5,7 +5,7 @@ import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from bertlab.extend import check_memory, explain_damage, read_text, size_of
+from bertlab.extend import check_memory, explain_damage, read_text
 
 # some spreadsheets take the wide forms too; "'" itself, so that the text can be told from its mark
 _FORMULA = tuple("=+-@\t\r\n'＝＋－＠")
@@ -31,7 +31,7 @@ def spreadsheet_rows(path: Path) -> list[dict[str, str]]:
         try:
             text = read_text(path)
             taken = 200 * (text.count(",") + text.count("\n"))
-            check_memory(path, "what its rows hold", taken, size_of(path))
+            check_memory(path, "what its rows hold", taken, len(text))
             lines = csv.DictReader(io.StringIO(text, newline=""), strict=True)
             return [{key: cell.removeprefix("'") for key, cell in line.items()} for line in lines]
         except csv.Error as error:

@@ -6,7 +6,8 @@ from typing import Any
 from jsonargparse import ArgumentParser
 
 from bertlab import CommandError
-from bertlab.extend import Config, add_executor_options, find_config, parse_arguments
+from bertlab.extend import Config, find_config, parse_arguments
+from bertlab_studies.execute.contract import add_executor_options
 from bertlab_studies.execute.executor import StudyExecutor
 from bertlab_studies.settings import as_settings, parse_settings, parse_value
 from bertlab_studies.study_command import add_settings, run, take_executor_options

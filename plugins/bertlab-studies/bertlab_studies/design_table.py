@@ -262,9 +262,10 @@ def _conclusion(
     limit = limit_of_rows(deviations, question)
     if limit >= question.effect:
         wanted = rows_needed(deviations, question, most.seeds, most.finetunings)
-        rest = f"; with {most.seeds} seeds about {wanted:,} rows would" if wanted else ""
+        more = "" if wanted is None else deviations.with_rows(wanted).counted_rows
+        rest = f"; with {most.seeds} seeds about {more} would" if wanted else ""
         return (
-            f"None of these designs shows {asked} four times in five: {deviations.rows:,} rows "
+            f"None of these designs shows {asked} four times in five: {deviations.counted_rows} "
             f"alone cannot show less than {_amount(limit, measure)}, and more "
             f"seeds do not help{rest}."
         )
@@ -289,7 +290,7 @@ def _basis(
             f"{_amount(deviations.finetuning, measure)} over fine-tunings{_freedom(repeats)}"
         )
     if deviations.row is not None:
-        parts.append(f"{_amount(deviations.row, measure)} over {deviations.rows:,} rows")
+        parts.append(f"{_amount(deviations.row, measure)} over {deviations.counted_rows}")
     lines = [
         f"Deviations: {', '.join(parts)}. Test: 5 % after Holm over {question.comparisons} "
         f"comparison{'s' * (question.comparisons > 1)}{looks}, not paired."

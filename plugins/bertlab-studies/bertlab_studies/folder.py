@@ -12,6 +12,7 @@ from bertlab.extend import (
     differences,
     explain_failed_write,
     find_config,
+    make_folder,
     read_config,
     read_object,
     warn,
@@ -122,7 +123,7 @@ def claim(
         lost = [run for run in begun if run not in plan.runs]
         if lost and not accept_changes:
             raise StudyChangedError(_explain(study_dir, changes, begun, lost))
-    study_dir.mkdir(parents=True, exist_ok=True)
+    make_folder(study_dir)
     keep_content(study_dir, content)
     write_json(study_dir / PLAN, asked)
     return changes
@@ -199,7 +200,7 @@ def keep_content(study_dir: Path, content: Config) -> None:
     """Write the study file of a study's directory, whole or not at all."""
     text = yaml.safe_dump(without_secrets(content), sort_keys=False, allow_unicode=True)
     with explain_failed_write(f"{study_dir / STUDY_FILE}: cannot be written"):
-        study_dir.mkdir(parents=True, exist_ok=True)
+        make_folder(study_dir)
         write_text(study_dir / STUDY_FILE, text)
 
 

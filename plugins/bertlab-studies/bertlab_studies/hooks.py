@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 from bertlab import FitKeys, hookimpl
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from jsonargparse import Namespace
+    from jsonargparse import ArgumentParser, Namespace
     from lightning.pytorch import Callback
     from lightning.pytorch.cli import LightningArgumentParser
 
     from bertlab.extend import Opened, Request
+    from bertlab_studies.execute.contract import Elsewhere
 
 
 @hookimpl
@@ -43,6 +44,14 @@ def bertlab_fit_arguments(parser: "LightningArgumentParser") -> FitKeys:
         check_stored=_check_stored,
         as_recorded=_as_recorded,
     )
+
+
+@hookimpl
+def bertlab_prepare(parser: "ArgumentParser", argv: "Sequence[str]") -> "Elsewhere":
+    """Let an executor tokenise."""
+    from bertlab_studies.execute.contract import add_prepare_options  # noqa: PLC0415  of prepare
+
+    return add_prepare_options(parser, argv)
 
 
 def _check_stored(config: "Mapping[str, Any]", source: str) -> None:

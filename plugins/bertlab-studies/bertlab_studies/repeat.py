@@ -25,6 +25,7 @@ from bertlab.extend import (
     check_nothing_leads_out,
     choose_run_directory,
     differences,
+    make_folder,
     print_table,
     read_object,
     read_request,
@@ -171,7 +172,7 @@ def find_repetition(request: Request) -> Repetition:
         json.dumps(without_secrets(asked), default=str)
     )  # as it is read back, to be compared
     study_dir = _choose_directory(requested, request.run_name, asked)
-    study_dir.mkdir(parents=True, exist_ok=True)
+    make_folder(study_dir)
     write_json(study_dir / PLAN, asked)
     return Repetition(tuple(rest), study_dir, numbers, against_scratch)
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from jsonargparse import ArgumentParser
 
 from bertlab import CommandError, nearest
-from bertlab.extend import add_executor_options, option_names, parse_arguments, say
+from bertlab.extend import parse_arguments, say
+from bertlab_studies.execute.contract import add_executor_options, option_names
 from bertlab_studies.execute.executor import StudyExecutor
 from bertlab_studies.settings import as_settings, parse_settings
 
@@ -214,7 +215,8 @@ def design(
             averaged away, else that of single results.
         finetune_deviation: over fine-tunings of one pre-training; 0.3 to 3 points are usual.
         row_deviation: over rows, of the difference of two variants' scores of one row, each the
-            mean over seeds; 15 to 30 points are usual of accuracy. Needs --rows.
+            mean over seeds; 15 to 30 points are usual of accuracy. Needs --rows. Of rows in
+            clusters, over clusters, and --rows is their number.
         rows: of the test set; with --pilot, if it will not be as many as there.
         effect: the true difference that matters.
         measure: the only one that is looked at, such as 'mrpc f1'.

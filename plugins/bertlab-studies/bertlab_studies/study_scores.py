@@ -1,10 +1,13 @@
 """What a study has found so far, in one place: what statistics and reports read."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from bertlab_evaluations.clusters import Clusters
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,7 @@ class Cell:
             or, of metrics that are no mean over rows, its influence. In the order of the rows,
             where predictions were kept. Their mean is the value. Where seeds are nested, the mean
             over the same fine-tunings, row by row.
+        clusters: of these rows, such as questions on one passage; None if they are not known.
         repeats: where seeds are nested, the value of each fine-tuning that is done, by seed of the
             pre-training, then of the fine-tuning.
         learned: where some fine-tunings of a pre-training are degenerate, the mean over the others,
@@ -56,6 +60,7 @@ class Cell:
     values: dict[int, float] = field(default_factory=dict)
     degenerate: dict[int, str] = field(default_factory=dict)
     examples: dict[int, NDArray[np.float64]] = field(default_factory=dict)
+    clusters: "Clusters | None" = None
     repeats: dict[int, dict[int, float]] = field(default_factory=dict)
     learned: dict[int, float] = field(default_factory=dict)
 

@@ -20,6 +20,7 @@ from bertlab.extend import (
     VARIANT_ENVIRONMENT,
     RunRecord,
     TrainerError,
+    make_folder,
     without_secrets,
 )
 
@@ -72,7 +73,7 @@ def _tracker(name: str, directory: Path, seed: int) -> Logger:
     found = {"study": study, "variant": variant, "seed": str(seed)}
     place = os.environ.get("MLFLOW_TRACKING_URI")
     if not place:  # MLflow makes its database at once, in a folder that is there
-        directory.mkdir(parents=True, exist_ok=True)
+        make_folder(directory)
         place = f"sqlite:///{directory.resolve() / 'mlflow.db'}"
     try:
         return MLFlowLogger(

@@ -6,7 +6,6 @@ name before it is unpacked, and rows are made so few at a time that they take li
 
 import shutil
 import struct
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import accumulate, chain
@@ -15,11 +14,13 @@ from typing import Any, Literal
 
 from bertlab.api import DataError, RawExamples
 from bertlab.extend import (
+    DAMAGED_PACKED,
     PACKED,
     RemoteFile,
     check_memory,
     class_names,
     first_line,
+    hold,
     holds_no_examples,
     located,
     open_unpacked,
@@ -58,6 +59,7 @@ def read_arrow(
             else:
                 found = iter(opened)
             for batch in found:
+                batch.validate(full=True)  # a text's wrong place in the file would be read unseen
                 start = 0
                 while start < len(batch):
                     part = _light_rows(batch.select(wanted), start, f"{path}: row {row + start}")
@@ -229,7 +231,7 @@ def _explain_failed_read(path: str, form: str) -> Iterator[None]:
 
     try:
         yield
-    except (pa.ArrowException, OSError, ValueError, EOFError, zlib.error, struct.error) as error:
+    except (pa.ArrowException, OSError, ValueError, struct.error, *DAMAGED_PACKED) as error:
         reason = getattr(error, "strerror", None) or first_line(error)
         kind = "Parquet" if form == "parquet" else "Arrow"
         raise DataError(f"{path}: not a readable {kind} file: {reason}") from None

@@ -62,7 +62,7 @@ class PythonEnglishRows(DataSource):
         return RawExamples(
             f"{self.name} {split}",
             tuple(found.rows[0].values),
-            ((row.where, row.values) for row in found.rows),
+            ((row.where, {**row.values, "#document": row.where}) for row in found.rows),
             skipped=Counter(found.skipped),
         )
 

@@ -1,20 +1,17 @@
 """SQuAD 1.1 and 2.0: their JSON, and the submission that the official scorer reads."""
 
 import json
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
 from bertlab.api import DataError, Example, NamedFormat, RawExamples, Submission
 from bertlab.extend import (
-    check_memory,
     explain_failed_write,
     holds_no_examples,
     input_name,
     parse_row_json,
     read_lines,
-    size_of,
     write_text,
 )
 
@@ -29,12 +26,8 @@ def read_squad(path: str) -> RawExamples:
     where there is no answer. ``where`` is the path into the JSON.
     """
     name = input_name(path)
-    lines, taken, stored = list[str](), 0, size_of(path)
-    for line in read_lines(path):
-        lines.append(line)
-        taken += 2 * sys.getsizeof(line)
-        check_memory(name, f"the text of its {len(lines):,} lines", taken, stored)
-    text = "\n".join(lines)
+    text, file = "\n".join(read_lines(path)), Path(path).expanduser()
+    stored = file.stat().st_size if file.is_file() else 0
     document = parse_row_json(text, name, 1, "one object, as SQuAD's files", stored)
     if not isinstance(document, dict) or "data" not in document:
         raise DataError(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertlab.api import DataError, hookimpl
-from bertlab.extend import WholeFile, explain_failed_write, replacing
+from bertlab.extend import WholeFile, explain_failed_write, make_folder, replacing
 
 if TYPE_CHECKING:
     # imported late: Arrow may start threads, which the process that runs are forked from must not
@@ -64,7 +64,7 @@ class TableFile:
             self.text.close()
             return
         with explain_failed_write(f"{self.output}: cannot be written"):
-            self.output.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self.output.parent)
             with replacing(self.output) as file:
                 pq.write_table(table, file)
 

@@ -181,7 +181,7 @@ def test_wrong_arguments(corpus, tmp_path):
 
 def test_an_error_of_the_corpus_ends_the_workers(corpus, tmp_path, small_batches, monkeypatch):
     def broken(_, with_empty):
-        from bertlab.data.corpus.corpus import RawDocument
+        from bertlab.api.examples import RawDocument
 
         for _ in range(30):
             yield RawDocument("the cat\nthe end", True, "x")
@@ -197,7 +197,7 @@ def test_an_error_of_the_corpus_ends_the_workers(corpus, tmp_path, small_batches
 
 def test_a_killed_worker_is_an_error_and_no_hang(corpus, tmp_path, small_batches, monkeypatch):
     def endless(_, with_empty):
-        from bertlab.data.corpus.corpus import RawDocument
+        from bertlab.api.examples import RawDocument
 
         while True:
             yield RawDocument("the cat\nthe end", True, "x")

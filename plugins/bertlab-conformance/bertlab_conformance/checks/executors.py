@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 from bertlab import ConfigError, check_at_least
-from bertlab.api import Executor
 from bertlab_conformance.cases import Case
 from bertlab_conformance.check import ConformanceFailure, NotApplicable, check
 
@@ -84,6 +83,8 @@ def ends_early(case: Case) -> None:
 
 @contextmanager
 def _mapping(case: Case, workers: int | None) -> Iterator[_Mapped]:
+    from bertlab.api import Executor  # noqa: PLC0415  of bertlab-studies, which may not be there
+
     if case.plugin.mapping is Executor.mapping:
         raise NotApplicable("it has no mapping: it executes the runs of studies alone")
     with case.new().mapping(workers) as mapped:

@@ -1,12 +1,13 @@
 """What the page asks of a model: predictions, what each layer would predict, attention maps."""
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 
-from bertlab import CommandError, PretrainedModel, TokenPrediction
-from bertlab.api import BertlabError, Column, DataError, Head, PackedBatch
+from bertlab import CommandError, PretrainedModel, language_model
+from bertlab.api import BertlabError, Column, DataError, EvaluationError, Head, PackedBatch
 from bertlab.extend import TextRows, given_texts, words_of
 from bertlab_pages.attention_maps import (
     FIGURES,
@@ -36,9 +37,11 @@ class ModelView:
         if len(heads) > 1:
             raise CommandError(f"--head: found none, expected one of {', '.join(heads)}")
         self.head = next(iter(heads.values()), None)
-        self._predictor = next(
-            (task for task in model.tasks.values() if isinstance(task, TokenPrediction)), None
-        )
+        self._predictor = None
+        with contextlib.suppress(EvaluationError):  # a model without one shows no layers
+            self._predictor, self._offset = language_model(
+                model.source, model.encoder, model.tokenizer, model.tasks
+            )
 
     def describe(self) -> dict[str, Any]:
         """Return what the page shows and asks for: ``title``, ``fields``, and what it can."""
@@ -89,7 +92,7 @@ class ModelView:
         """
         assert self._predictor is not None
         batch = self._batch(values)
-        places = (batch.input_ids == self.model.tokenizer.mask_id).nonzero()[:, 0]
+        places = (batch.input_ids == self.model.tokenizer.mask_id).nonzero()[:, 0] + self._offset
         output = self.model.encoder(batch, all_layers=True)
         assert output.all_layers is not None
         norm = getattr(self.model.encoder, "final_norm", None)

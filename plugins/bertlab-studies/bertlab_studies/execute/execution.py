@@ -23,6 +23,7 @@ from bertlab.extend import (
     MANIFEST_FILE,
     STUDY_ENVIRONMENT,
     VARIANT_ENVIRONMENT,
+    make_folder,
     open_to_append,
     utf8,
     visible,
@@ -263,7 +264,7 @@ def take_lock(path: Path) -> int | None:
     Raises:
         ExecutorError: if the file system has no locks.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
     try:
         # of the open file, not of the process as lockf() is: children that inherit it hold it too
@@ -307,7 +308,7 @@ def _start_process(
     log: Path, command: Sequence[str], environment: Mapping[str, str], launch: Launch, lock: int
 ) -> RunProcess:
     """Start a process that appends to a log and holds the lock."""
-    log.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(log.parent)
     with open_to_append(log) as output:
         now = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
         head = f"{LOG_HEAD}{now} on {platform.node()}: {shlex.join(command)}"

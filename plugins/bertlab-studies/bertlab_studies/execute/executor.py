@@ -7,8 +7,9 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from bertlab import CommandError, Executor, nearest
-from bertlab.extend import LOCAL_EXECUTOR, check_processes, load_executor
+from bertlab import CommandError, nearest
+from bertlab.extend import check_processes
+from bertlab_studies.execute.contract import LOCAL_EXECUTOR, Executor, load_executor
 
 if TYPE_CHECKING:
     from bertlab_studies.execute.schedule import OnChange, Summary

@@ -19,6 +19,7 @@ from bertlab.extend import (
     RESULTS_FILE,
     STAGES_FILE,
     last_checkpoint,
+    make_folder,
     read_object,
     write_json,
 )
@@ -235,7 +236,7 @@ def read_attempts(run: PlannedRun, study_dir: Path) -> list[Attempt]:
 def write_attempts(run: PlannedRun, study_dir: Path, attempts: Sequence[Attempt]) -> None:
     """Write the list of attempts, whole or not at all; for whoever holds the lock."""
     path = attempts_file(run, study_dir)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     write_json(path, {"attempts": [asdict(attempt) for attempt in attempts]})
 
 

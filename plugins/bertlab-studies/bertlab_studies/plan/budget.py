@@ -176,10 +176,17 @@ def cost_of(config: dict[str, Any], tokens: float, sequence_length: float) -> Co
     return Cost(tokens, tokens * _PASSES * forward)
 
 
+_ENCODERS: dict[str, Encoder] = {}  # by their settings: the variants of a study have few
+
+
 def meta_encoder(config: dict[str, Any], vocab_size: int = _VOCABULARY) -> Encoder:
-    """Return the encoder of a config without memory for its weights."""
-    with torch.device("meta"):
-        return build_encoder(config["model"]["encoder"], vocab_size)
+    """Return the encoder of a config without memory for its weights; nobody changes it."""
+    settings = config["model"]["encoder"]
+    asked = repr((settings, vocab_size))
+    if asked not in _ENCODERS:
+        with torch.device("meta"):
+            _ENCODERS[asked] = build_encoder(settings, vocab_size)
+    return _ENCODERS[asked]
 
 
 def _run_steps(config: dict[str, Any]) -> float:

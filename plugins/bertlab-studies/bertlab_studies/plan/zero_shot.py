@@ -9,7 +9,7 @@ from bertlab.extend import Config, load_class, yaml_inline
 from bertlab_evaluations.entries import read_entries
 from bertlab_studies.errors import StudyError
 
-ENTRY_KEYS = ("evaluation", "data", "format", "split", "columns", "settings")
+ENTRY_KEYS = ("evaluation", "data", "format", "split", "columns", "cluster", "settings")
 ZERO_SHOT_KEYS = (*ENTRY_KEYS, "metric", "margin", "words_checkpoints")
 SECTION = "evaluation"
 
@@ -56,7 +56,7 @@ def zero_shot_arguments(name: str, config: Config, weights: str) -> list[str]:
         weights: run directory or checkpoint.
     """
     asked = config[SECTION]
-    keys = ("data", "format", "split", "columns", "words_checkpoints")
+    keys = ("data", "format", "split", "columns", "cluster", "words_checkpoints")
     given = {key: asked[key] for key in keys if asked.get(key) not in (None, {})}
     given |= {f"settings.{key}": value for key, value in asked["settings"].items()}
     return [

@@ -39,7 +39,12 @@ from bertlab_studies.plan.variants import Variant
 from bertlab_studies.plan.zero_shot import is_zero_shot
 from bertlab_studies.report.groups import collect_groups
 from bertlab_studies.report.repeats import RunResult, add_results
-from bertlab_studies.report.row_scores import evaluated_rows, keep_common_rows, row_scores
+from bertlab_studies.report.row_scores import (
+    evaluated_rows,
+    keep_common_rows,
+    row_clusters,
+    row_scores,
+)
 from bertlab_studies.report.run_costs import add_costs
 from bertlab_studies.report.run_curves import (
     finetune_curves,
@@ -83,7 +88,7 @@ def collect(
         variants[variant.name] = found
     untrained = [each.name for each in study.evaluations if each.zero_shot is not None]
     for measure in [each for each in measures if each.task in untrained]:
-        keep_common_rows([each.cells[measure.name].examples for each in variants.values()])
+        keep_common_rows([each.cells[measure.name] for each in variants.values()])
     groups, group_curves = collect_groups(study, plan, folder)
     return StudyScores(
         name=study.name,
@@ -241,6 +246,11 @@ def _cell(
             elif (value := _of_objective(directory, results, variant, measure)) is not None:
                 found[finetune] = RunResult(value, _degenerate(directory, measure))
         add_results(cell, seed, found, f"{variant.name}, {measure.name}")
+    runs = [r for seed in study.seeds for r in plan.runs_of(variant.name, stage, seed).values()]
+    files = [_file_of_rows(run.directory(folder), evaluation) for run in runs]
+    known = (row_clusters(path, rows) for path in files if cell.examples)
+    # all runs have the same rows; those of before there were clusters do not say them
+    cell.clusters = next((each for each in known if each is not None), None)
     return cell
 
 
@@ -265,11 +275,11 @@ def _result_of_rows(
     directory: Path, evaluation: Evaluation | None, measure: Measure, value: float, rows: Rows
 ) -> RunResult:
     """Return a run's value with what is wrong with it and its rows' scores, if it has them."""
-    scores = None
+    scores, path = None, _file_of_rows(directory, evaluation)
     if evaluation is not None and evaluation.zero_shot is not None:
-        scores = evaluated_rows(directory / f"{evaluation.name}.rows.jsonl", value, rows)
+        scores = evaluated_rows(path, value, rows)
     elif evaluation is None or evaluation.step == "last":  # predictions are those of the last step
-        scores = row_scores(directory / PREDICTIONS_FILE, measure.metric, value, rows)
+        scores = row_scores(path, measure.metric, value, rows)
     if rows is not Rows.ALL and math.isfinite(value):
         if scores is None:
             raise StudyError(
@@ -279,6 +289,12 @@ def _result_of_rows(
             )
         value = float(np.nanmean(scores))
     return RunResult(value, _degenerate(directory, measure), scores)
+
+
+def _file_of_rows(directory: Path, evaluation: Evaluation | None) -> Path:
+    if evaluation is not None and evaluation.zero_shot is not None:
+        return directory / f"{evaluation.name}.rows.jsonl"
+    return directory / PREDICTIONS_FILE
 
 
 def _degenerate(directory: Path, measure: Measure, of: str = "") -> str | None:

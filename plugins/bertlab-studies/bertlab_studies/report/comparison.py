@@ -30,7 +30,7 @@ class Comparison:
     Attributes:
         runs: of the baseline and of the variant, with finite values.
         difference: of the means.
-        error: standard error over seeds and, where rows have scores, over rows.
+        error: standard error over seeds and, where rows have scores, over rows or clusters of them.
         freedom: degrees of freedom of ``error``.
         low: lower end of the 95 % t interval of the difference.
         high: upper end.
@@ -44,7 +44,11 @@ class Comparison:
         paired: compared seed by seed, because all variants of the measure move together.
         correlation: of the variants over seeds; None if it cannot be told.
         rows: of the test set that ``error`` includes; None where rows have no scores.
-        row_share: of ``error`` squared that is due to rows.
+        clusters: that these rows are in, of which ``error`` takes whole ones; as many as rows, if
+            nothing is known of clusters.
+        cluster: what they are: ``context``, ``paradigm``; ``cluster`` if tasks have several kinds,
+            empty if they are rows.
+        row_share: of ``error`` squared that is due to rows, or to clusters of them.
         noise: what ``error`` and ``freedom`` are estimated from.
         bootstrap: the Multi-Bootstrap over seeds and rows, beside; it decides nothing.
         failures: how often runs failed; None if none did.
@@ -67,6 +71,8 @@ class Comparison:
     paired: bool = False
     correlation: float | None = None
     rows: int | None = None
+    clusters: int | None = None
+    cluster: str = ""
     row_share: float | None = None
     noise: ContrastNoise | None = None
     bootstrap: MultiBootstrap | None = None

@@ -54,14 +54,14 @@ class ContrastNoise:
         shares: of the first ones: squared weight over the number of runs.
         prior: degrees of freedom that the pooled variance counts for.
         rows: what the rows of each test set add to the variance of the sum, and its degrees of
-            freedom.
+            freedom; of rows in clusters, what clusters add.
     """
 
     variances: tuple[float, ...]
     known: tuple[int, ...]
     shares: tuple[float, ...]
     prior: float
-    rows: tuple[tuple[float, int], ...] = ()
+    rows: tuple[tuple[float, float], ...] = ()
 
     def over_seeds(self, own: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return ``(…)`` the variance of the sum over seeds, and its degrees of freedom.
@@ -157,7 +157,7 @@ def draw_test(noise: ContrastNoise, level: float) -> DrawnTest:
 
 
 @lru_cache(maxsize=16)
-def _draws(known: tuple[int, ...]) -> FloatArray:
+def _draws(known: tuple[float, ...]) -> FloatArray:
     """Return ``(DRAWS, variances)`` estimates of variances of 1, by their degrees of freedom.
 
     The same for all, so that they can be compared, and spread evenly: by a Latin hypercube.

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bertlab_evaluations.clusters import counted
 from bertlab_studies.report.comparison import LEVEL
 from bertlab_studies.report.contrast_noise import POWER, PRIOR, ContrastNoise, DrawnTest, draw_test
 from bertlab_studies.report.statistics import compare_study, summarize
@@ -27,8 +28,11 @@ class Deviations:
             of what is left when fine-tunings are averaged away; else of single results.
         finetuning: over fine-tunings of one pre-training; None if it is not known.
         row: over rows, of the difference of two variants' mean scores of a row; None: not known.
+            Of rows in clusters, over clusters.
         rows: of the test set; None if ``row`` is.
         freedom: degrees of freedom of the first two, from a pilot; None if they are given.
+        row_size: rows of a cluster, the mean; 1 if each is on its own.
+        cluster: what clusters are, such as ``paradigm``; empty if they are rows.
     """
 
     pretraining: float
@@ -36,6 +40,8 @@ class Deviations:
     row: float | None = None
     rows: int | None = None
     freedom: tuple[int, int] | None = None
+    row_size: float = 1.0
+    cluster: str = ""
 
     def over_seeds(self, finetunings: int = 1) -> float:
         """Return the variance of a pre-training's value, the mean over its fine-tunings."""
@@ -47,7 +53,17 @@ class Deviations:
 
     def over_rows(self) -> float:
         """Return what rows add to the variance of a difference."""
-        return self.row**2 / self.rows if self.row and self.rows else 0.0
+        return self.row**2 / self.clusters if self.row and self.rows else 0.0
+
+    @property
+    def clusters(self) -> int:
+        """Clusters that the rows are in; as many as rows, if each is on its own."""
+        return max(round((self.rows or 0) / self.row_size), 2)
+
+    @property
+    def counted_rows(self) -> str:
+        """``67 paradigms (67,000 rows)``, or ``277 rows``."""
+        return counted(self.cluster, self.clusters, self.rows or 0)
 
 
 @dataclass(frozen=True)
@@ -112,7 +128,7 @@ def _test(deviations: Deviations, question: Question, seeds: int, finetunings: i
         known=(known,) * variants,
         shares=(1 / seeds,) * 2,
         prior=max(0.0, min(PRIOR, (variants - 2) * known)),
-        rows=((over_rows, deviations.rows - 1),) if over_rows and deviations.rows else (),
+        rows=((over_rows, deviations.clusters - 1),) if over_rows else (),
     )
     return draw_test(noise, question.level)
 
@@ -171,28 +187,30 @@ def pilot_deviations(pilot: StudyScores, measure: Measure) -> Deviations | None:
         None if no variant has two seeds with finite values, or all of them are the same.
     """
     cells = [pilot.cell(variant, measure) for variant in pilot.variants]
-    row, rows = _over_rows(pilot, measure)
     shares = variance_shares(cells)
     if shares is not None:
         if not shares.total:
             return None
         parts = math.sqrt(shares.pretraining), math.sqrt(shares.finetuning)
-        return Deviations(*parts, row, rows, shares.freedom)
+        return _with_row_deviation(Deviations(*parts, freedom=shares.freedom), pilot, measure)
     found = [summarize(cell.values.values()) for cell in cells]
     known = [(each.n - 1, each.deviation) for each in found if each.deviation is not None]
     freedom = sum(n for n, _ in known)
     pooled = sum(n * deviation**2 for n, deviation in known) / max(freedom, 1)
-    return Deviations(math.sqrt(pooled), None, row, rows, (freedom, 0)) if pooled else None
+    if not pooled:
+        return None
+    over_seeds = Deviations(math.sqrt(pooled), freedom=(freedom, 0))
+    return _with_row_deviation(over_seeds, pilot, measure)
 
 
-def _over_rows(pilot: StudyScores, measure: Measure) -> tuple[float | None, int | None]:
-    """Return the deviation over single rows, and the rows; None where rows have no scores."""
+def _with_row_deviation(known: Deviations, pilot: StudyScores, measure: Measure) -> Deviations:
+    """Return deviations with that over single rows or clusters, if rows have scores."""
     only = replace(pilot, measures=[measure])
-    found = [
-        (one.row_share * one.error**2 * one.rows, one.rows)
-        for one in compare_study(only, draws=0).values()
-        if one.rows and one.row_share is not None and one.error
-    ]
+    found = [one for one in compare_study(only, draws=0).values() if one.rows and one.error]
     if not found:
-        return None, None
-    return math.sqrt(float(np.mean([variance for variance, _ in found]))), found[0][1]
+        return known
+    # what rows add to the variance of a difference, times the clusters: that of a single one
+    variances = [(o.row_share or 0.0) * (o.error or 0.0) ** 2 * (o.clusters or 0) for o in found]
+    rows, clusters, kind = found[0].rows or 0, found[0].clusters or 1, found[0].cluster
+    deviation = math.sqrt(float(np.mean(variances)))
+    return replace(known, row=deviation, rows=rows, row_size=rows / clusters, cluster=kind)

@@ -9,10 +9,11 @@ from bertlab_studies.study_scores import Measure, StudyScores
 
 LEGEND = (
     "Differences are variant − baseline; those of shares in percentage points. p: t-test over "
-    "seeds and, where rows have scores, over rows, after Holm's correction; the noise is estimated "
-    "from all variants. Could show: the smallest true difference that so many seeds and rows would "
-    "show four times in five, and in brackets how well that is known (80 %). Effect size: the "
-    "difference in deviations of a run over seeds. Rows: their share of the uncertainty."
+    "seeds and, where rows have scores, over rows or whole clusters of them, after Holm's "
+    "correction; the noise is estimated from all variants. Could show: the smallest true "
+    "difference that so many seeds and rows would show four times in five, and in brackets how "
+    "well that is known (80 %). Effect size: the difference in deviations of a run over seeds. "
+    "Rows: their share of the uncertainty."
 )
 DIFFERENCE = (
     ("variant",),

@@ -86,6 +86,7 @@ def without(cell: Cell, failed: set[int]) -> Cell:
     return Cell(
         values=kept | {seed: cell.learned[seed] for seed in sorted(failed) if seed in cell.learned},
         examples={seed: rows for seed, rows in cell.examples.items() if seed not in failed},
+        clusters=cell.clusters,
     )
 
 

@@ -7,6 +7,7 @@ the measure. Signs are those of the measure; words say which is the better end w
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
+from bertlab_evaluations.clusters import counted, units
 from bertlab_studies.report.comparison import LEVEL, Comparison
 from bertlab_studies.report.multibootstrap import MultiBootstrap
 from bertlab_studies.study_scores import Measure, StudyScores
@@ -54,14 +55,17 @@ def _describe_nothing_shown(
 def describe_rows(comparison: Comparison, measure: Measure) -> str:
     """Return one sentence, without a full stop, on the rows of the test set and the bootstrap."""
     percent = f"{100 * (comparison.row_share or 0.0):.0f} %"
-    share = f"{comparison.rows:,} rows are {percent} of the uncertainty"
+    rows = comparison.rows or 0
+    share = counted(comparison.cluster, comparison.clusters or rows, rows)
+    share += f" are {percent} of the uncertainty"
     found = comparison.bootstrap
     if found is None:
         return share
     if found.low == found.high:
         return f"{share}; Multi-Bootstrap: the same in every draw"
     digits = decimals(found, measure)
-    return f"{share}; Multi-Bootstrap over seeds and rows: {_interval(found, measure, digits)}"
+    over = units(comparison.cluster or "row")
+    return f"{share}; Multi-Bootstrap over seeds and {over}: {_interval(found, measure, digits)}"
 
 
 def describe_failures(comparison: Comparison, measure: Measure, baseline: str) -> str:

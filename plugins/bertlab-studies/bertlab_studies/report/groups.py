@@ -6,14 +6,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from bertlab.extend import Config, explain_damage, is_share
+from bertlab.extend import Config, explain_damage, is_share, open_to_read, parse_json
 from bertlab_pages.spreadsheets import spreadsheet_rows
 from bertlab_pages.word_curves import read_word_curves
 from bertlab_studies.execute.run_state import is_done
 from bertlab_studies.plan.plan import Plan
 from bertlab_studies.plan.study_file import StudyConfig
 from bertlab_studies.plan.zero_shot import plugin_of
-from bertlab_studies.report.row_scores import read_json_lines
 from bertlab_studies.study_scores import Curve, GroupCurves, GroupScores, Measure
 
 FloatArray = NDArray[np.float64]
@@ -102,8 +101,8 @@ def _kinds(table: Path) -> list[str]:
 
 def _read_rows(path: Path, kinds: list[str]) -> tuple[FloatArray, dict[str, NDArray[np.str_]]]:
     """Return ``(rows,)`` scores, NaN of rows without one, and each row's group of each kind."""
-    with explain_damage(path):
-        rows = read_json_lines(path)
+    with explain_damage(path), open_to_read(path) as file:
+        rows = [parse_json(line.decode()) for line in file]
         scores = np.array([np.nan if row["score"] is None else row["score"] for row in rows])
         names = {kind: np.array([str(row[kind]) for row in rows]) for kind in kinds}
         return scores.astype(np.float64), names

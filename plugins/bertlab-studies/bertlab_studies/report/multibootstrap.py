@@ -2,7 +2,9 @@
 
 Sellam et al. (2021), The MultiBERTs: BERT reproductions for robustness analysis, arXiv 2106.16163,
 section 3. Each draw resamples seeds and rows, the same rows for both sides and all seeds. Its draws
-are those of the authors' program for the same ``numpy.random.RandomState``.
+are those of the authors' program for the same ``numpy.random.RandomState``. Rows in clusters are
+drawn by whole clusters (Davison and Hinkley 1997, section 3.8), and a score is the mean over the
+rows that were drawn, however many they are.
 
 It holds for the recipe, not for the models at hand, if seeds are of pre-training. Resampling n
 seeds sees (n - 1) / n of the variance over seeds, so with few seeds the interval is too narrow: by
@@ -17,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertlab.api import DataError
+from bertlab_evaluations.clusters import Clusters
 from bertlab_studies.report.seed_noise import ROUNDING
 
 FloatArray = NDArray[np.float64]
@@ -50,7 +53,12 @@ class MultiBootstrap:
 
 
 def multibootstrap(
-    baseline: FloatArray, variant: FloatArray, paired: bool, draws: int = 1000, seed: int = 0
+    baseline: FloatArray,
+    variant: FloatArray,
+    paired: bool,
+    draws: int = 1000,
+    seed: int = 0,
+    clusters: Clusters | None = None,
 ) -> MultiBootstrap | None:
     """Resample seeds and rows of two sides.
 
@@ -63,6 +71,7 @@ def multibootstrap(
         paired: draw the same seeds for both sides, not for each side its own.
         draws: to make.
         seed: of the resampling.
+        clusters: of the rows; None if each is on its own.
 
     Returns:
         None if a side has fewer than two seeds, or there are fewer than two rows.
@@ -82,7 +91,7 @@ def multibootstrap(
     baseline, variant = baseline[kept[0]], variant[kept[1]]
     if min(len(baseline), len(variant)) < 2 or baseline.shape[1] < 2:
         return None
-    drawn = np.diff(drawn_scores(baseline, variant, paired, draws, seed))[:, 0]
+    drawn = np.diff(drawn_scores(baseline, variant, paired, draws, seed, clusters))[:, 0]
     scale = max(np.abs(side).max() for side in (baseline, variant))
     low, high, p = _interval_and_p(drawn, float(scale))
     return MultiBootstrap(
@@ -97,20 +106,31 @@ def multibootstrap(
 
 
 def drawn_scores(
-    baseline: FloatArray, variant: FloatArray, paired: bool, draws: int, seed: int
+    baseline: FloatArray,
+    variant: FloatArray,
+    paired: bool,
+    draws: int,
+    seed: int,
+    clusters: Clusters | None = None,
 ) -> FloatArray:
     """Return ``(draws, 2)`` scores of both sides in each draw; arguments as above, all finite."""
-    rows, sizes = baseline.shape[1], (len(baseline), len(variant))
-    scores = np.concatenate([baseline, variant]).T / rows  # (rows, seeds of both sides)
+    both, sizes = np.concatenate([baseline, variant]), (len(baseline), len(variant))
+    if clusters is not None:
+        both = np.array([np.bincount(clusters.numbers, each) for each in both])
+    rows = both.shape[1]  # or clusters, each with the sum over its rows
+    scores = both.T if clusters is not None else both.T / rows  # (rows, seeds of both sides)
     # divided by the seeds of its side, so that a side's sum over its seeds is their mean
-    scores /= np.repeat(sizes, sizes)
+    scores = scores / np.repeat(sizes, sizes)
     counts = _counts(sizes, rows, paired, np.random.RandomState(seed))
     found, size = [], max(1, _BATCH // rows)
     for made in range(0, draws, size):
         batch = islice(counts, min(size, draws - made))
         seeds, drawn_rows = (np.array(each, np.float64) for each in zip(*batch, strict=True))
         # (batch, rows) @ (rows, seeds) -> (batch, seeds): mean of each seed over the drawn rows
-        found.append(np.add.reduceat(seeds * (drawn_rows @ scores), [0, sizes[0]], axis=1))
+        means = drawn_rows @ scores
+        if clusters is not None:  # of sizes [5, 2], drawn twice the first: 10 rows
+            means /= (drawn_rows @ clusters.sizes)[:, None]
+        found.append(np.add.reduceat(seeds * means, [0, sizes[0]], axis=1))
     return np.concatenate(found)
 
 

@@ -31,11 +31,12 @@ _MEAN = Measure("all tasks", "mean")
 _LEGEND = (
     "Over {tasks}. Mean: of each seed's mean over the tasks, ± standard deviation over seeds. "
     "Difference to the baseline with its 95 % interval: in points, over seeds and, where rows have "
-    "scores, over rows. Interquartile mean: of all runs and tasks, without the lowest and the "
-    "highest quarter. Better than the baseline: how often a run of the variant beats one of the "
-    "baseline, the mean over tasks; 0.5 is as good. Both with 95 % intervals by a bootstrap that "
-    "draws the seeds of each task apart; with few seeds these are too narrow. The table describes: "
-    "nothing in it is tested, and Holm's correction leaves it out."
+    "scores, over rows or clusters of them. Other tasks: its interval over seeds and tasks, for "
+    "other tasks of the kind; wide of few. Interquartile mean: of all runs and tasks, without the "
+    "lowest and the highest quarter. Better than the baseline: how often a run of the variant "
+    "beats one of the baseline, the mean over tasks; 0.5 is as good. Both with 95 % intervals by a "
+    "bootstrap that draws the seeds of each task apart; with few seeds these are too narrow. The "
+    "table describes: nothing in it is tested, and Holm's correction leaves it out."
 )
 
 
@@ -56,6 +57,8 @@ class OverTasks:
         mean: over the seeds, of a seed's mean over the tasks.
         comparison: of it with the baseline's, which is not corrected for many comparisons; None of
             the baseline.
+        other_tasks: the same, over seeds and tasks: other tasks of the kind are to those at hand
+            what other rows are; None of the baseline.
         interquartile: mean over runs and tasks without the lowest and highest quarter; None if
             there are no runs.
         improvement: probability that a run is better than one of the baseline; None of the
@@ -64,6 +67,7 @@ class OverTasks:
 
     mean: Summary
     comparison: Comparison | None
+    other_tasks: Comparison | None
     interquartile: Estimate | None
     improvement: Estimate | None
 
@@ -101,10 +105,15 @@ def draw_runs(sides: Sequence[FloatArray], draws: int, seed: int = 0) -> list[Fl
         ``(draws, runs, tasks)`` of each side.
     """
     rng = np.random.RandomState(seed)
-    chosen = [[rng.choice(len(side), side.shape) for side in sides] for _ in range(draws)]
+    if len({side.shape for side in sides}) == 1:  # all at once: the same numbers, as they come
+        drawn = rng.choice(len(sides[0]), (draws, len(sides), *sides[0].shape))
+        chosen = [*drawn.swapaxes(0, 1)]
+    else:
+        apart = [[rng.choice(len(side), side.shape) for side in sides] for _ in range(draws)]
+        chosen = [np.array(rows) for rows in zip(*apart, strict=True)]
     return [
-        np.take_along_axis(side[None], np.array(rows), axis=1)
-        for side, rows in zip(sides, zip(*chosen, strict=True), strict=True)
+        np.take_along_axis(side[None], rows, axis=1)
+        for side, rows in zip(sides, chosen, strict=True)
     ]
 
 
@@ -137,17 +146,24 @@ def over_tasks(scores: StudyScores, draws: int = DRAWS) -> dict[str, OverTasks]:
         for name, table in tables.items()
     }
     noise = seed_noise(means)
+    # a task is to other tasks what a row, or a cluster of rows, is to other rows
+    as_rows = {
+        name: Cell(means[name], examples=dict(zip(means[name], table, strict=True)))
+        for name, table in tables.items()
+    }
     found = {}
     for name, table in tables.items():
-        comparison = improvement = None
+        comparison = other_tasks = improvement = None
         if name != scores.baseline:
             weights = {scores.baseline: -1, name: 1}
             # family 0: it is not one of those that decide
             comparison = replace(contrast(noise, weights, *tasks), p_adjusted=None, family=0)
+            other_tasks = contrast(noise, weights, as_rows)
             both = [table, tables[scores.baseline]]
             improvement = _estimate(probability_of_improvement, both, draws)
         iqm = _estimate(interquartile_mean, [table], draws)
-        found[name] = OverTasks(summarize(means[name].values()), comparison, iqm, improvement)
+        mean = summarize(means[name].values())
+        found[name] = OverTasks(mean, comparison, other_tasks, iqm, improvement)
     return found
 
 
@@ -165,6 +181,7 @@ def over_tasks_tables(scores: StudyScores) -> list[TitledGrid]:
         ("variant",),
         ("mean, %",),
         *DIFFERENCE[2:4],
+        ("95 %,", "other tasks"),
         ("interquartile", "mean, %"),
         ("better than", "the baseline"),
         ("seeds",),
@@ -196,6 +213,7 @@ def _complete(
         found[variant] = Cell(
             values={seed: cell.values[seed] for seed in seeds},
             examples={seed: cell.examples[seed] for seed in seeds if seed in cell.examples},
+            clusters=cell.clusters,
         )
     return found
 
@@ -216,10 +234,11 @@ def _estimate(
 
 def _cells(found: OverTasks, column: Column) -> tuple[str, ...]:
     spread = "" if found.mean.deviation is None else f" ± {column.number(found.mean.deviation)}"
-    compared = found.comparison
+    compared, others = found.comparison, found.other_tasks
     return (
         NOTHING if found.mean.mean is None else column.number(found.mean.mean) + spread,
         *((NOTHING, NOTHING) if compared is None else figures(compared, _MEAN)[:2]),
+        NOTHING if others is None else figures(others, _MEAN)[1],
         _with_interval(found.interquartile, column.number),
         _with_interval(found.improvement, "{:.2f}".format),
         str(found.mean.n),

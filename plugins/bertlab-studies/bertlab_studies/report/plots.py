@@ -46,7 +46,7 @@ def pictures(scores: StudyScores, comparisons: Comparisons) -> list[Picture]:
         drawn = (
             (
                 "differences",
-                "Difference to the baseline, with its 95 % interval over seeds and rows. Filled: "
+                "Difference to the baseline, with its 95 % interval, as tested. Filled: "
                 "shown after Holm's correction. Gray: too small to be shown by this many seeds, "
                 "four times in five; cut off where it is much wider than the intervals. Small "
                 "points: each seed's value minus the baseline's mean or, where variants are "

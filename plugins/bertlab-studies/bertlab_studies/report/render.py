@@ -7,7 +7,7 @@ from textwrap import fill
 
 from rich.console import Console
 
-from bertlab.extend import explain_failed_write, print_table, replacing, utf8, visible
+from bertlab.extend import explain_failed_write, make_folder, print_table, replacing, utf8, visible
 from bertlab_pages.escaping import latex_templates, markdown_templates
 from bertlab_pages.pictures import Picture, inline_svg, on_white
 from bertlab_pages.tables import Grid
@@ -44,7 +44,7 @@ def write_report(report: Report, folder: Path) -> list[Path]:
     files |= {f"{picture.name}.pdf": picture.pdf for picture in drawn}
     for name, content in files.items():
         with explain_failed_write(f"{folder / name}: cannot be written"):
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
             with replacing(folder / name) as file:
                 file.write(content)
     return [folder / name for name in files]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from bertlab import nearest
 from bertlab.api import ReportSection
 from bertlab.extend import hook_results
+from bertlab_evaluations.clusters import units
 from bertlab_pages.escaping import html_templates
 from bertlab_pages.tables import Grid, TitledGrid
 from bertlab_studies.errors import StudyError
@@ -34,6 +35,7 @@ from bertlab_studies.report.difference_table import DIFFERENCE, LEGEND, differen
 from bertlab_studies.report.group_report import group_tables
 from bertlab_studies.report.over_tasks import over_tasks_tables
 from bertlab_studies.report.repeats import seed_warnings
+from bertlab_studies.report.row_noise import row_warnings
 from bertlab_studies.report.statistics import compare_pair, compare_study, summarize
 from bertlab_studies.report.steps import step_tables
 from bertlab_studies.report.tuning_report import tuning_tables
@@ -211,7 +213,12 @@ def report_of(*studies: StudyScores) -> Report:
     warned = [
         (study.name, line)
         for study in studies
-        for line in (*study.remarks, *seed_warnings(study), *findings.warnings(study))
+        for line in (
+            *study.remarks,
+            *seed_warnings(study),
+            *findings.warnings(study),
+            *row_warnings(study),
+        )
     ]
     return Report(
         studies=studies,
@@ -220,7 +227,7 @@ def report_of(*studies: StudyScores) -> Report:
             tuple((name, *row) if joined else row for name, row in rows),
             figures=len(columns),
         ),
-        legend=" ".join(_legend(studies, columns, [row for _, row in rows])),
+        legend=" ".join(_legend(studies, columns, [row for _, row in rows], comparisons)),
         differences=Grid(
             (*study_heading, *DIFFERENCE),
             tuple((name, *row) if joined else row for name, row in changes),
@@ -261,7 +268,10 @@ def _record(
 
 
 def _legend(
-    studies: Sequence[StudyScores], columns: Sequence[Column], rows: Sequence[tuple[str, ...]]
+    studies: Sequence[StudyScores],
+    columns: Sequence[Column],
+    rows: Sequence[tuple[str, ...]],
+    comparisons: Sequence[Comparisons],
 ) -> Iterable[str]:
     counts = sorted({len(study.seeds) for study in studies})
     cells = [cell for _, *cells in rows for cell in cells]
@@ -275,7 +285,8 @@ def _legend(
     if any(study.finetune_seeds for study in studies):
         yield "Seeds are of pre-training; of fine-tunings, a seed's value is their mean."
     if any(SHOWN in cell for cell in cells):
-        yield f"{SHOWN} differs from the baseline (5 %, over seeds and rows, after Holm)."
+        over = " and ".join(dict.fromkeys(_drawn_with_seeds(comparisons)))
+        yield f"{SHOWN} differs from the baseline (5 %, over {over}, after Holm)."
     if any(DEGENERATE in cell for cell in cells):
         yield f"{DEGENERATE} includes a degenerate run."
     if any(variant.is_mixed for study in studies for variant in study.variants.values()):
@@ -291,6 +302,13 @@ def _legend(
         yield f"Described, not tested: {', '.join(described)}{why}."
     if len(studies) > 1:
         yield "Each study is compared with its own baseline; nothing is tested across studies."
+
+
+def _drawn_with_seeds(comparisons: Sequence[Comparisons]) -> Iterable[str]:
+    """Yield what stars are over: seeds, and what rows or clusters are in the tests."""
+    yield "seeds"
+    for found in comparisons:
+        yield from (units(one.cluster or "row") for one in found.values() if one.rows)
 
 
 def _findings(scores: StudyScores, compared: Comparisons) -> Iterable[str]:

@@ -7,22 +7,15 @@ is not.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bertlab.extend import (
-    LARGEST_FILE,
-    check_memory,
-    explain_damage,
-    memory_of,
-    open_to_read,
-    parse_json,
-    size_of,
-)
+from bertlab.extend import explain_damage, open_to_read, parse_json
+from bertlab_evaluations.clusters import Clusters, clusters_of
 from bertlab_studies.plan.tuning import Rows
 from bertlab_studies.report.prediction_scores import candidate_scores
+from bertlab_studies.study_scores import Cell
 
 _TOLERANCE = 1e-5  # metrics are computed in float32
 
@@ -44,7 +37,8 @@ def row_scores(
     """
     if not path.is_file():
         return None
-    lines = read_json_lines(path)
+    with explain_damage(path), open_to_read(path) as file:
+        lines = [parse_json(line.decode()) for line in file]
     if not lines:
         return None
     ways = list(candidate_scores(lines, metric))
@@ -69,37 +63,46 @@ def evaluated_rows(path: Path, value: float, rows: Rows = Rows.ALL) -> NDArray[n
     """
     if not path.is_file():
         return None
-    with explain_damage(path):
-        found = [line["score"] for line in read_json_lines(path)]
+    with explain_damage(path), open_to_read(path) as file:
+        found = [parse_json(line.decode())["score"] for line in file]
         scores = np.array([np.nan if each is None else each for each in found], np.float64)
     fits = len(scores) > 0 and abs(np.nanmean(scores) - value) < _TOLERANCE
     kept = scores[rows.of(len(scores))]
     return kept if fits and not np.isnan(kept).all() else None
 
 
-def read_json_lines(path: Path) -> list[Any]:
-    """Return what the lines of a file say, which a run or an evaluation wrote."""
-    found, taken, stored = list[Any](), 0, size_of(path)
+def row_clusters(path: Path, rows: Rows = Rows.ALL) -> Clusters | None:
+    """Return the clusters that a file of predictions or of rows' scores names; None if it has none.
+
+    Args:
+        path: JSON lines; those of before there were clusters have no ``cluster``.
+        rows: whose clusters are returned.
+    """
+    if not path.is_file():
+        return None
     with explain_damage(path), open_to_read(path) as file:
-        while line := file.readline(LARGEST_FILE):
-            found.append(parse_json(line.decode()))
-            taken += memory_of(found[-1])
-            check_memory(path, f"with {len(found):,} lines it", taken, stored)
-    return found
+        labels = [
+            str(parse_json(line.decode()).get("cluster", "")) if b'"cluster":' in line else ""
+            for line in file
+        ]
+    found = clusters_of(labels)
+    kept = rows.of(len(labels))
+    return None if found is None else found.of(kept)
 
 
-def keep_common_rows(cells: Sequence[dict[int, NDArray[np.float64]]]) -> None:
+def keep_common_rows(cells: Sequence[Cell]) -> None:
     """Leave out rows that some run of an evaluation could not score, such as long texts.
 
     Args:
-        cells: of one measure: scores of the rows by seed, of each variant. Changed in place.
+        cells: of one measure, of each variant. Their ``examples`` and ``clusters`` are changed.
     """
-    scores = [each for cell in cells for each in cell.values()]
+    scores = [each for cell in cells for each in cell.examples.values()]
     if not scores or len({len(each) for each in scores}) > 1:
         return
     missing = np.isnan(scores)  # (runs, rows)
     if not missing.any() or missing.all(1).any():
         return
-    kept = ~missing.any(0)
+    kept = np.asarray(~missing.any(0))
     for cell in cells:
-        cell.update({seed: each[kept] for seed, each in cell.items()})
+        cell.examples.update({seed: each[kept] for seed, each in cell.examples.items()})
+        cell.clusters = None if cell.clusters is None else cell.clusters.of(kept)

@@ -25,7 +25,7 @@ from bertlab_studies.report.comparison import (
 )
 from bertlab_studies.report.failures import compare_failures, failed_runs, without
 from bertlab_studies.report.multibootstrap import MultiBootstrap, multibootstrap
-from bertlab_studies.report.row_noise import row_variance
+from bertlab_studies.report.row_noise import RowNoise, clusters_of_cells, row_noise
 from bertlab_studies.report.seed_noise import ROUNDING, SeedNoise, Weights, seed_noise
 from bertlab_studies.study_scores import Cell, Measure, StudyScores
 
@@ -106,7 +106,7 @@ def contrast(
     if found.value is None or found.variance is None or found.noise is None:
         return comparison
     parts = tuple(_row_parts(weights, tasks, noise.paired))
-    over_all = replace(found.noise, rows=parts)
+    over_all = replace(found.noise, rows=tuple((each.variance, each.freedom) for each in parts))
     variance, freedom = over_all.estimate
     if variance == 0:
         p, family = found.p_constant, 0 if found.p_constant is None else 1
@@ -124,29 +124,40 @@ def contrast(
         p=p,
         p_adjusted=p,
         family=1,
-        rows=sum(known + 1 for _, known in parts) or None,
-        row_share=sum(part for part, _ in parts) / variance if parts else None,
+        rows=sum(each.rows for each in parts) or None,
+        clusters=sum(each.clusters for each in parts) or None,
+        cluster=_kind(parts),
+        row_share=sum(each.variance for each in parts) / variance if parts else None,
         noise=over_all,
     )
     if len(weights) > 2:
         return comparison
-    sides = [tasks[0][variant].examples for variant in weights]
+    own = [tasks[0][variant] for variant in weights]
     return replace(
         comparison,
         effect_size=effect_size(found.value, found.variance, found.runs, found.freedom),
-        bootstrap=_bootstrap(sides, noise.paired, draws) if parts and draws else None,
+        bootstrap=_bootstrap(own, noise.paired, draws) if parts and draws else None,
     )
 
 
 def _row_parts(
     weights: Weights, tasks: Sequence[Mapping[str, Cell]], paired: bool
-) -> Iterator[tuple[float, int]]:
-    """Yield what rows of each task add to the variance of the mean over tasks, and its freedom."""
+) -> Iterator[RowNoise]:
+    """Yield what the rows of each task add to the variance of the mean over tasks."""
     for cells in tasks:
-        sides = [cells[variant].examples for variant in weights]
-        found = row_variance(sides, list(weights.values()), paired) if all(sides) else None
+        own = [cells[variant] for variant in weights]
+        sides, signed = [cell.examples for cell in own], list(weights.values())
+        if not all(sides):
+            continue
+        found = row_noise(sides, signed, paired, clusters_of_cells(own))
         if found is not None:
-            yield found[0] / len(tasks) ** 2, found[1] - 1
+            yield found._replace(variance=found.variance / len(tasks) ** 2)
+
+
+def _kind(parts: Sequence[RowNoise]) -> str:
+    """Return what clusters are; ``cluster`` if tasks have several kinds, empty if all are rows."""
+    kinds = {each.kind for each in parts}
+    return kinds.pop() if len(kinds) == 1 else "cluster" if kinds else ""
 
 
 def compare_study(scores: StudyScores, draws: int = DRAWS) -> dict[tuple[str, str], Comparison]:
@@ -299,10 +310,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return [float(value) for value in adjusted]
 
 
-def _bootstrap(
-    sides: Sequence[Mapping[int, NDArray[np.float64]]], paired: bool, draws: int
-) -> MultiBootstrap | None:
-    before, after = sides
+def _bootstrap(cells: Sequence[Cell], paired: bool, draws: int) -> MultiBootstrap | None:
+    before, after = (cell.examples for cell in cells)
     if paired:
         seeds = sorted(before.keys() & after.keys())
         chosen = [[side[seed] for seed in seeds] for side in (before, after)]
@@ -310,7 +319,8 @@ def _bootstrap(
         chosen = [[side[seed] for seed in sorted(side)] for side in (before, after)]
     if min(map(len, chosen)) < 2:
         return None
-    return multibootstrap(np.array(chosen[0]), np.array(chosen[1]), paired, draws)
+    sides, clusters = [np.array(each) for each in chosen], clusters_of_cells(cells)
+    return multibootstrap(sides[0], sides[1], paired, draws, clusters=clusters)
 
 
 def _deviation(values: NDArray[np.float64], scale: float) -> float:

@@ -19,7 +19,8 @@ SCHEMA = 1  # raised when a key goes or gets another meaning; new keys do not ra
 # of a comparison, in the order of report.json
 _COMPARED = (
     *("difference", "error", "freedom", "low", "high", "p", "p_adjusted", "significant"),
-    *("detectable", "detectable_range", "effect_size", "paired", "rows", "row_share"),
+    *("detectable", "detectable_range", "effect_size", "paired", "rows", "clusters"),
+    *("cluster", "row_share"),
     *("margin", "p_equivalent", "equivalent"),
 )
 

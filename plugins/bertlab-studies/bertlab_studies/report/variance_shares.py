@@ -22,10 +22,11 @@ NEGATIVE = "§"
 _LEGEND = (
     "Seeds: the share of the variance of a single result (one pre-training, fine-tuned once) that "
     "is due to each, by a random-effects analysis of variance pooled over variants; in brackets "
-    "the standard deviation. Test rows: what another test set of as many rows would add to that "
-    "variance; more seeds do not make it less. Standard error: of a variant's mean over the seeds "
-    "as they are, and with twice the pre-trainings or twice the fine-tunings of each. Degrees of "
-    "freedom: of pre-trainings, of fine-tunings; shares that rest on few are rough."
+    "the standard deviation. Test rows: what another test set of as many rows, or of as many "
+    "clusters of them, would add to that variance; more seeds do not make it less. Standard error: "
+    "of a variant's mean over the seeds as they are, and with twice the pre-trainings or twice the "
+    "fine-tunings of each. Degrees of freedom: of pre-trainings, of fine-tunings; shares that rest "
+    "on few are rough."
 )
 _NEGATIVE_LEGEND = (
     f" {NEGATIVE} the estimate is below 0 and taken for 0: the spread of pre-trainings is no "
@@ -145,6 +146,7 @@ def _variance_over_rows(cells: Sequence[Cell]) -> float | None:
             continue
         rows = np.mean(scores, axis=0)  # (rows,)
         if np.isfinite(rows).all():
+            rows = rows if cell.clusters is None else cell.clusters.scores(rows)  # (clusters,)
             found.append(float(rows.var(ddof=1)) / len(rows))
     return float(np.mean(found)) if found else None
 

@@ -15,6 +15,7 @@ from bertlab_studies.plan.plan import Plan, make_plan
 from bertlab_studies.plan.study_file import StudyConfig, make_study
 from bertlab_studies.report.row_scores import evaluated_rows, keep_common_rows
 from bertlab_studies.study import study as open_study
+from bertlab_studies.study_scores import Cell
 
 
 @pytest.fixture
@@ -130,10 +131,10 @@ def test_rows_that_a_run_could_not_score_are_left_out_of_all(tmp_path):
     assert evaluated_rows(path, 0.7) is None  # the mean is another metric
     assert evaluated_rows(tmp_path / "none", 0.5) is None
     other = np.array([0.0, 1.0, 1.0, np.nan])
-    cells = [{1: one}, {1: other}]
+    cells = [Cell(examples={1: one}), Cell(examples={1: other})]
     keep_common_rows(cells)
-    assert cells[0][1].tolist() == [1.0, 0.0]
-    assert cells[1][1].tolist() == [0.0, 1.0]
+    assert cells[0].examples[1].tolist() == [1.0, 0.0]
+    assert cells[1].examples[1].tolist() == [0.0, 1.0]
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from bertlab_studies.errors import StudyError
 from bertlab_studies.report.axes import effects_of_axes
 from bertlab_studies.report.render import html, latex, markdown
 from bertlab_studies.report.report import report_of
-from bertlab_studies.report.row_noise import row_variance
+from bertlab_studies.report.row_noise import row_noise
 from bertlab_studies.report.seed_noise import seed_noise
 from bertlab_studies.report.statistics import compare_study, contrast, holm
 from bertlab_studies.study_scores import Cell, Measure, StudyScores, VariantScores
@@ -199,7 +199,7 @@ def test_variance_over_rows_of_weights_is_that_of_a_loop(paired: bool):
     weights, seeds, rows = (-1.0, 0.25, 0.75), 4, 30
     scores = rng.random((3, seeds, rows)) + 2 * rng.random((3, 1, rows))
     sides = [dict(enumerate(each)) for each in scores]
-    found = row_variance(sides, weights, paired)
+    found = row_noise(sides, weights, paired)
     assert found is not None
     parts = [w * each for w, each in zip(weights, scores, strict=True)]
     parts = [sum(parts)] if paired else parts
@@ -212,8 +212,8 @@ def test_variance_over_rows_of_weights_is_that_of_a_loop(paired: bool):
             for r in range(rows)
         ]
         single += sum(each**2 for each in left) / ((seeds - 1) * (rows - 1)) / seeds
-    assert found == (pytest.approx((means.var(ddof=1) - single) / rows), rows)
-    doubled = row_variance(sides, [2 * w for w in weights], paired)
+    assert found[:2] == (pytest.approx((means.var(ddof=1) - single) / rows), rows)
+    doubled = row_noise(sides, [2 * w for w in weights], paired)
     assert doubled is not None
     assert doubled[0] == pytest.approx(4 * found[0])
 

@@ -14,7 +14,7 @@ from bertlab_studies.report.over_tasks import (
 )
 from bertlab_studies.report.render import html, latex, markdown
 from bertlab_studies.report.report import report_of
-from bertlab_studies.report.row_noise import row_variance
+from bertlab_studies.report.row_noise import row_noise
 from bertlab_studies.report.seed_noise import seed_noise
 from bertlab_studies.report.statistics import compare, contrast
 from bertlab_studies.study_scores import Cell, Measure, StudyScores, VariantScores
@@ -92,15 +92,16 @@ def test_figures_are_those_of_scipy(sides):
     assert probability + probability_of_improvement(y, x) == pytest.approx(1)
 
 
-def test_draws_are_those_of_a_loop():
+@pytest.mark.parametrize("sides", [(X, Y), (X[: len(Y)], Y)], ids=["apart", "at once"])
+def test_draws_are_those_of_a_loop(sides):
     rng = np.random.RandomState(4)
     expected: list[list[np.ndarray]] = [[], []]
     for _ in range(7):
-        for place, side in enumerate((X, Y)):
+        for place, side in enumerate(sides):
             chosen = rng.choice(len(side), side.shape)  # runs of each task apart
             drawn = [[side[chosen[r, t], t] for t in range(3)] for r in range(len(side))]
             expected[place].append(np.array(drawn))
-    found = draw_runs([X, Y], draws=7, seed=4)
+    found = draw_runs(sides, draws=7, seed=4)
     assert [each.tolist() for each in found] == [np.array(each).tolist() for each in expected]
 
 
@@ -134,7 +135,7 @@ def test_variances_over_rows_of_tasks_add_up():
     assert found.error is not None
     assert found.row_share is not None
     parts = [
-        row_variance([study.cell(name, each).examples for name in "yx"], (-1, 1), paired=False)
+        row_noise([study.cell(name, each).examples for name in "yx"], (-1, 1), paired=False)
         for each in TASKS[:2]
     ]
     over_rows = sum(part[0] for part in parts if part is not None) / 9
@@ -195,8 +196,8 @@ def test_few_runs_have_no_interval():
     assert (found["x"].interquartile.low, found["x"].interquartile.high) == (None, None)
     assert (found["nothing"].interquartile, found["nothing"].improvement) == (None, None)
     text = markdown(report_of(study))
-    assert "| nothing | – | – | – | – | – | 0 |" in text
-    assert "| x | 80.43 | +1.3 | – | 80.43 | 0.75 | 1 |" in text
+    assert "| nothing | – | – | – | – | – | – | 0 |" in text
+    assert "| x | 80.43 | +1.3 | – | – | 80.43 | 0.75 | 1 |" in text
 
 
 def test_the_report_has_the_table_in_each_format():

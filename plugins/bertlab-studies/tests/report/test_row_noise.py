@@ -20,7 +20,8 @@ def row_variance(
     one: dict[int, np.ndarray], other: dict[int, np.ndarray], paired: bool
 ) -> tuple[float, int] | None:
     """Return it of a difference."""
-    return row_noise.row_variance([one, other], (-1, 1), paired)
+    found = row_noise.row_noise([one, other], (-1, 1), paired)
+    return None if found is None else (found.variance, found.rows)
 
 
 def tables(sides: int):

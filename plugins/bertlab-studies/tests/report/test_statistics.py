@@ -12,7 +12,7 @@ from bertlab.errors import DataError
 from bertlab_studies.report.comparison import Comparison
 from bertlab_studies.report.contrast_noise import ContrastNoise, draw_test
 from bertlab_studies.report.multibootstrap import multibootstrap
-from bertlab_studies.report.row_noise import row_variance
+from bertlab_studies.report.row_noise import row_noise
 from bertlab_studies.report.seed_noise import seed_noise
 from bertlab_studies.report.statistics import compare, compare_study, holm, summarize
 from bertlab_studies.study_scores import Cell, Measure, StudyScores, VariantScores
@@ -218,7 +218,7 @@ def test_rows_are_included_where_both_sides_kept_them(seeds: tuple[int, ...]):
     found, alone = compare_study(scores), compare_study(study(True))
     one, without = found["a", "task0 f1"], alone["a", "task0 f1"]
     before, after = (scores.variants[name].cells["task0 f1"].examples for name in ("base", "a"))
-    over_rows, rows = row_variance([before, after], (-1, 1), paired=False)
+    over_rows, rows, *_ = row_noise([before, after], (-1, 1), paired=False)
     assert (one.rows, rows, one.paired) == (60, 60, False)
     assert one.error**2 == pytest.approx(without.error**2 + over_rows)
     assert one.row_share == pytest.approx(over_rows / one.error**2)
