@@ -135,8 +135,10 @@ from bertlab.data.rows.data_sets import first_line as first_line
 from bertlab.data.rows.data_sets import is_saved as is_saved
 from bertlab.data.rows.data_sets import rows_of_batches as rows_of_batches
 from bertlab.data.rows.files import ending_format as ending_format
+from bertlab.data.rows.lines import DAMAGED_PACKED as DAMAGED_PACKED
 from bertlab.data.rows.lines import PACKED as PACKED
 from bertlab.data.rows.lines import STANDARD_INPUT as STANDARD_INPUT
+from bertlab.data.rows.lines import hold as hold
 from bertlab.data.rows.lines import input_name as input_name
 from bertlab.data.rows.lines import open_unpacked as open_unpacked
 from bertlab.data.rows.lines import read_lines as read_lines
@@ -218,7 +220,6 @@ from bertlab.files import read_object as read_object
 from bertlab.files import read_text as read_text
 from bertlab.files import reading_budget as reading_budget
 from bertlab.files import replacing as replacing
-from bertlab.files import size_of as size_of
 from bertlab.files import utf8 as utf8
 from bertlab.files import write_json as write_json
 from bertlab.files import write_text as write_text

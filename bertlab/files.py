@@ -175,9 +175,8 @@ def parse_json(text: str, stored: int = 0) -> Any:  # noqa: ANN401
 
 def check_json(text: str, stored: int = 0) -> None:
     """Raise ValueError if JSON text takes too much memory as objects: ``[],`` becomes 64 bytes."""
-    if len(text) > _SMALL:
-        if (reason := over_budget(size_in_memory(text), stored)) is not None:
-            raise ValueError(f"it {reason}")
+    if len(text) > _SMALL and (reason := over_budget(size_in_memory(text), stored)) is not None:
+        raise ValueError(f"it {reason}")
 
 
 def _whole_number(digits: str) -> int:

@@ -21,7 +21,7 @@ from typing import IO, Any, Literal, cast
 from bertlab.api.examples import Column, RawExamples, holds_no_examples
 from bertlab.data.sources import File, located, open_file, state_of
 from bertlab.errors import BertlabError, CorpusError, DataError
-from bertlab.files import check_memory, size_in_memory
+from bertlab.files import check_memory
 
 Errors = Literal["strict", "replace"]
 _held: ContextVar[list[int] | None] = ContextVar("held", default=None)
@@ -222,7 +222,7 @@ def read_lines(
     path: str | File,
     errors: Errors | None = None,
     max_line: int | None = None,
-    on_block: Callable[[int], object] = lambda size: None,
+    on_block: Callable[[str], object] = lambda text: None,
 ) -> Iterator[str]:
     """Yield the lines of a file as they are read, without their ends (LF, CR LF or CR).
 
@@ -234,7 +234,7 @@ def read_lines(
             refused as DataError.
         max_line: characters from which on a line is cut, at a space: for texts. None for rows, of
             which half a line is nothing; they may not hold NUL either.
-        on_block: is told the characters of each block before its lines are yielded.
+        on_block: is given the text of each block before its lines are yielded.
     """
     pending: list[str] = []
     number = size = 0
@@ -242,7 +242,7 @@ def read_lines(
         first, *rest = text.split("\n")  # "b\nc\nd" after "a" -> lines "ab" and "c"; "d" waits
         pending.append(first)
         size += len(first)
-        on_block(len(text))
+        on_block(text)
         if max_line is None and size > BLOCK:
             # what reads rows makes copies of a line, the widest of four bytes a character
             taken = 8 * sum(map(sys.getsizeof, pending))
@@ -289,7 +289,8 @@ def _decoded_blocks(path: str | File, errors: Errors | None, is_rows: bool) -> I
                 # what stands before the bad byte is read first
                 text, wrong = decoder.decode(block[: max(0, error.start - held)]), error
             text = text.removeprefix("\ufeff") if offset == 0 else text
-            taken = size_in_memory(text) + _BYTES_OF_ROW * text.count("\n")
+            breaks = text.count("\n")
+            taken = 2 * sys.getsizeof(text) + _BYTES_OF_ROW * breaks
             hold(name, taken, 0 if is_packed else len(block))
             if is_rows and b"\0" in block and "\0" in text:
                 text = text[: text.index("\0")]
@@ -301,7 +302,7 @@ def _decoded_blocks(path: str | File, errors: Errors | None, is_rows: bool) -> I
                     "or not UTF-8"
                 )
             yield text
-            lines += text.count("\n")
+            lines += breaks
             if wrong is not None:
                 where = f"{name}:{lines + 1}"
                 raise error_class(_not_utf8(name, where, wrong, offset - held, errors))

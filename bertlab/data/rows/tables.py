@@ -14,10 +14,18 @@ from itertools import chain, islice
 from typing import Any, Literal
 
 from bertlab.api.examples import RawExamples, holds_no_examples
-from bertlab.data.rows.lines import STANDARD_INPUT, Errors, input_name, read_lines
+from bertlab.data.rows.lines import STANDARD_INPUT, Errors, hold, input_name, read_lines
 from bertlab.data.sources import File
 from bertlab.errors import DataError
-from bertlab.files import DECODER, READING_MB, check_json, check_memory, parse_json, reading_budget
+from bertlab.files import (
+    DECODER,
+    READING_MB,
+    check_json,
+    check_memory,
+    parse_json,
+    reading_budget,
+    size_in_memory,
+)
 
 Cells = Iterator[tuple[int, list[str]]]
 HasHeader = Callable[[list[str]], bool]
@@ -136,7 +144,7 @@ def _open_cells(
 ) -> tuple[Cells, str]:
     """Open a table as numbered rows of cells; also return what separates the cells, in words."""
     row, quote, start = _Row(input_name(path)), reading.quote, 1
-    lines = read_lines(path, reading.errors, row.grow)
+    lines = read_lines(path, reading.errors, on_block=row.grow)
     delimiter = reading.delimiter or ""
     if form == "tsv":
         delimiter, quote = delimiter or "\t", quote or ""  # quotes are ordinary characters
@@ -219,9 +227,9 @@ class _Row:
         self.name, self.start = name, 1  # the line with which it begins
         self._seen = self._size = 0
 
-    def grow(self, characters: int) -> None:
+    def grow(self, block: str) -> None:
         """Take note of a block of the file, most of which is this row's if it still is read."""
-        self._size = characters + (self._size if self.start == self._seen else 0)
+        self._size = len(block) + (self._size if self.start == self._seen else 0)
         self._seen = self.start
         taken = _BYTES_OF_CELL * self._size
         check_memory(f"{self.name}:{self.start}", "the row that begins here", taken)
@@ -284,7 +292,10 @@ def read_json(path: str | File, reading: RowReading = PLAIN) -> RawExamples:
     name = input_name(path)
 
     def checked() -> Iterator[tuple[str, Mapping[str, Any]]]:
-        for where, row in _json_values(read_lines(path, reading.errors), name):
+        lines = read_lines(
+            path, reading.errors, on_block=lambda text: hold(name, size_in_memory(text))
+        )
+        for where, row in _json_values(lines, name):
             if isinstance(row, dict):
                 yield where, row
                 continue

@@ -29,6 +29,7 @@ from bertlab.extend import (
 )
 
 _BATCH = 1000  # rows
+_BYTES_OF_ROW = 1000  # of memory: an Example, and its sequence before it is packed
 
 
 def read_arrow(
@@ -58,6 +59,7 @@ def read_arrow(
                 found = map(opened.get_batch, range(opened.num_record_batches))
             else:
                 found = iter(opened)
+            hold(path, 0, file.size())
             for batch in found:
                 batch.validate(full=True)  # a text's wrong place in the file would be read unseen
                 start = 0
@@ -150,6 +152,7 @@ def _light_rows(batch: Any, start: int, name: str) -> Any:  # noqa: ANN401
         taken = sum(each.nbytes + (64 + _longest(each)) * len(each) for each in parts)
         if taken <= _light() or len(rows) == 1:
             check_memory(name, "this row", taken)
+            hold(name, 2 * taken + _BYTES_OF_ROW * len(rows))
             return rows
         rows = rows.slice(0, max(1, min(len(rows) // 2, len(rows) * _light() // taken)))
 
