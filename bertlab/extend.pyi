@@ -133,6 +133,7 @@ from bertlab.data.pretraining import PretrainingData as PretrainingData
 from bertlab.data.rows.data_sets import class_names as class_names
 from bertlab.data.rows.data_sets import first_line as first_line
 from bertlab.data.rows.data_sets import is_saved as is_saved
+from bertlab.data.rows.data_sets import raw_rows as raw_rows
 from bertlab.data.rows.data_sets import rows_of_batches as rows_of_batches
 from bertlab.data.rows.files import ending_format as ending_format
 from bertlab.data.rows.lines import DAMAGED_PACKED as DAMAGED_PACKED

@@ -3,8 +3,7 @@
 Files and folders are written under a temporary name beside their place and renamed, so that they
 are there when they are whole, or not at all. What a killed process leaves there is removed when the
 same is written again. A record, config or index is read whole, so a bound on its size is a bound on
-memory; a pipe at whose other end nobody is does not hang. Reading has one budget of memory, for
-files that are small and become large.
+memory; a pipe at whose other end nobody is does not hang. Reading has one budget of memory.
 """
 
 import contextlib

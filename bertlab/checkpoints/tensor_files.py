@@ -23,7 +23,6 @@ _FOUND_TEXT = (
 )
 _SIZED = b"bytearray\n"  # in a pickle: called with a number it makes as many bytes
 _FOUND_SIZED = "found a bytearray, expected tensors"
-_MOST_VALUES = 10_000_000
 _BYTES_OF_OBJECT = 72  # of memory, at most, that one byte of a pickle takes: an empty mapping
 _ZIP_MAGIC = b"PK\x03\x04"  # torch.save writes zip archives since 1.6, pickles before
 
@@ -96,9 +95,7 @@ def load_torch_file(path: Path) -> object:
             raise ValueError(_FOUND_SIZED)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about old pickle protocols and storages
-            content = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
-        _check_values(content)
-        return content
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
     except Exception as error:  # hostile bytes can raise any error
         is_text = head.isascii() and b"\0" not in head  # such as a run's config.yaml
         told = _FOUND_TEXT if is_text else _refusal(error)
@@ -136,20 +133,6 @@ def _check_sums(path: Path) -> None:
         raise DamagedCheckpointError(
             f"{path}: damaged: {damaged} does not have its checksum; copy or download it again"
         )
-
-
-def _check_values(content: object) -> None:
-    """Refuse tuples in each other, where few stand for very many values."""
-    waiting, seen = [content], 0
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, Mapping):
-            waiting += [*value, *value.values()]
-        elif isinstance(value, list | tuple | set):
-            waiting += value
-        seen += 1
-        if seen > _MOST_VALUES:
-            raise ValueError(f"it stands for over {_MOST_VALUES:,} values")
 
 
 def _read_torch(path: Path) -> dict[str, Tensor]:

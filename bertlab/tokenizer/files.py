@@ -4,6 +4,7 @@ They are ``vocab.txt`` and ``tokenizer.json``; nothing in them is executed.
 """
 
 import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +24,7 @@ from bertlab.api.tokenizer import (
 )
 from bertlab.errors import TokenizerError, nearest
 from bertlab.files import (
+    check_memory,
     describe_missing,
     explain_failed_write,
     make_folder,
@@ -34,9 +36,10 @@ from bertlab.files import (
     write_text,
 )
 from bertlab.plugins.index import installed, load_class, where_to_get
-from bertlab.tokenizer.words import WordIds, check_growth, check_tokens, has_capitals
+from bertlab.tokenizer.words import BYTES_OF_TOKEN, WordIds, check_tokens, has_capitals
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+_NEVER_OF_BERT = re.compile('"(Precompiled|Replace|Prepend|Metaspace|ByteLevel)"')
 _FORMS = "a vocab.txt, a tokenizer.json or a folder with either"
 _FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 _CONFIG_KEYS = {
@@ -96,9 +99,10 @@ def checked_state(state: dict[str, Any], source: str) -> dict[str, Any]:
             f"{', '.join(map(repr, list(ids)[:5]))})"
         )
     check_ids(ids, source)
-    # The backend panics on a damaged one, and it is never BERT's.
-    if "Precompiled" in json.dumps(state.get("normalizer")):
-        raise TokenizerError(f"{source}: found SentencePiece's normalizer, expected BERT's")
+    # The backend panics on a damaged one; in a chain the others make gigabytes of a letter.
+    for part in ("normalizer", "pre_tokenizer"):
+        if strange := _NEVER_OF_BERT.search(json.dumps(state.get(part))):
+            raise TokenizerError(f"{source}: {part}: found {strange[1]}, expected BERT's")
     known = {token["content"] for token in added}
     added += [special_token(token, ids[token]) for token in SPECIAL_TOKENS if token not in known]
     return {
@@ -166,7 +170,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 def _read_vocabulary(path: Path) -> list[str]:
     # split(), as splitlines() would break tokens such as U+0085 and U+2028
     text = _read_text(path)
-    check_tokens(text.count("\n"), str(path))
+    check_memory(path, "the vocabulary", BYTES_OF_TOKEN * text.count("\n"))
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     while lines and not lines[-1]:
         lines.pop()
@@ -289,10 +293,9 @@ def tokenizer_from_json(text: str, source: str) -> Tokenizer:
 
 def tokenizer_of_files(files: TokenizerFiles) -> Tokenizer:
     """Return the tokenizer of the class that reads this type of model."""
-    found = "WordPiece"
+    found = "WordPiece" if files.content is None else _model_type(files.content, str(files.path))
     if files.content is not None:
-        found = _model_type(files.content, str(files.path))
-        check_growth(files.content, str(files.path))
+        check_tokens(files.content, str(files.path))
     made = load_class("tokenizer_model", found, Tokenizer)
     return made.from_files(files)  # type: ignore[attr-defined, no-any-return]
 

@@ -1,7 +1,6 @@
 """Words of BERT's tokenizer: split as BERT splits them, and their ids remembered."""
 
 import re
-import unicodedata
 from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer as Backend
 
-from bertlab.errors import TokenizerError
 from bertlab.files import check_memory
 
 # str.split() takes these for spaces, BERT deletes them as control characters.
@@ -18,8 +16,7 @@ _DELETED_SPACES = "\x0b\x0c\x1c\x1d\x1e\x1f\x85"
 _DELETE = dict.fromkeys(map(ord, _DELETED_SPACES))
 # the four ranges are ASCII's punctuation; "don't" -> ["don", "'", "t"]
 _ASCII_PIECES = re.compile(r"[0-9A-Za-z]+|[!-/:-@\[-`{-~]")
-_BYTES_OF_TOKEN, _BYTES_OF_ADDED = 600, 100
-_MOST_GROWTH = 64  # 12 of T5, whose spaces are three bytes
+BYTES_OF_TOKEN, _BYTES_OF_ADDED = 600, 100  # of memory, of characters of added ones
 _MAX_CACHED_CHARACTERS = 2**22  # of words and bytes of ids, in each generation
 
 
@@ -99,44 +96,12 @@ class WordIds(dict[str, bytes]):
         return array(self._typecode, ids).tobytes()
 
 
-def check_tokens(count: int, source: str, characters: int = 0) -> None:
-    """Refuse too many tokens, and too many characters of added ones, before there is a trie."""
-    taken = _BYTES_OF_TOKEN * count + _BYTES_OF_ADDED * characters
-    check_memory(source, f"the vocabulary of {count:,} tokens", taken)
-
-
-def check_growth(content: Mapping[str, Any], source: str) -> None:
-    """Refuse a ``tokenizer.json`` with too many tokens, or whose parts make very much of a text.
-
-    Nine times "a" -> "aaaaaaaaaa", one behind the other, makes a gigabyte of one letter.
-    """
-    found = [content["model"].get(key) for key in ("vocab", "merges")]
-    count = sum(len(each) for each in found if isinstance(each, list | dict))
-    check_tokens(count, source, len(str(content.get("added_tokens"))))
-    growth, waiting = 1.0, [content.get("normalizer"), content.get("pre_tokenizer")]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, list):
-            waiting += part
-        elif isinstance(part, Mapping):
-            waiting += [part.get("normalizers"), part.get("pretokenizers")]
-            growth *= _growth(part)
-    if growth > _MOST_GROWTH:
-        raise TokenizerError(
-            f"{source}: normalizer, pre_tokenizer: they make up to {min(growth, 1e18):,.0f} bytes "
-            f"of one, expected at most {_MOST_GROWTH}"
-        )
-
-
-def _growth(part: Mapping[str, Any]) -> float:
-    """Return how many bytes a part makes of one at most, but for what Unicode decomposes."""
-    kind, pattern = part.get("type"), part.get("pattern")
-    added = part.get({"Replace": "content", "Prepend": "prepend"}.get(str(kind), "replacement"))
-    # what is put in may be decomposed behind it: U+FDFA of 3 bytes becomes 33
-    size = len(unicodedata.normalize("NFKD", str(added or "")).encode(errors="replace"))
-    if kind == "Replace" and isinstance(pattern, Mapping) and pattern.get("String"):
-        return max(1.0, size / len(str(pattern["String"]).encode(errors="replace")))
-    return 1.0 + size + (kind == "ByteLevel")  # a regular expression may match between letters
+def check_tokens(content: Mapping[str, Any], source: str) -> None:
+    """Refuse a ``tokenizer.json`` with too many tokens, before there is a trie of them."""
+    lists = [content["model"].get(key) for key in ("vocab", "merges")]
+    taken = BYTES_OF_TOKEN * sum(len(each) for each in lists if isinstance(each, list | dict))
+    taken += _BYTES_OF_ADDED * len(str(content.get("added_tokens")))
+    check_memory(source, "the vocabulary", taken)
 
 
 def has_capitals(tokens: Sequence[str]) -> bool:

@@ -13,12 +13,13 @@ import torch
 
 from bertlab import load
 from bertlab.checkpoints.run_checkpoint import RUN_KEY
+from bertlab.checkpoints.run_directory import check_nothing_leads_out
 from bertlab.data.corpus.corpus import Corpus, read_documents
 from bertlab.data.corpus.store import StoreReport
-from bertlab.data.rows.data_sets import read_arrow, read_saved
 from bertlab.errors import CheckpointError, CorpusError, DataError, OutputError
-from bertlab.files import check_nothing_leads_out, make_folder, new_folder, write_json
+from bertlab.files import make_folder, new_folder, write_json
 from bertlab_pages.escaping import html_templates
+from bertlab_tasks.arrow_rows import read_arrow, read_saved
 from tests.conftest import Command
 from tests.data.web_server import serving
 from tests.test_house import MODULES, OF_PACKAGES, ROOT

@@ -31,9 +31,10 @@ from bertlab.data.examples.values import (
     names_by_raw,
     ordered_names,
 )
-from bertlab.data.rows.data_sets import is_saved, read_saved
+from bertlab.data.rows.data_sets import is_saved
 from bertlab.data.rows.files import (
     TABLES,
+    added_reader,
     detect_format,
     ending_format,
     find_files,
@@ -333,7 +334,7 @@ def _open_data_set(location: str, split: str | None) -> RawExamples | None:
     if is_source(location):
         return open_source(location).raw_examples(split)
     folder = Path(location).expanduser()
-    return read_saved(folder, split) if is_saved(folder) else None
+    return added_reader("read_saved", location)(folder, split) if is_saved(folder) else None
 
 
 def _read_file(

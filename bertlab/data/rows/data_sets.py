@@ -116,27 +116,6 @@ def is_saved(folder: Path) -> bool:
     return (folder / "dataset_dict.json").is_file() or (folder / "state.json").is_file()
 
 
-def read_saved(folder: Path, split: str | None) -> RawExamples:
-    """Read what ``save_to_disk`` of ``datasets`` wrote; a set without splits is read whole."""
-    import datasets  # noqa: PLC0415
-
-    try:
-        dataset = datasets.load_from_disk(str(folder))
-        parts = [dataset] if isinstance(dataset, datasets.Dataset) else dataset.values()
-        for part in parts:
-            part.data.validate(full=True)  # a text's wrong place in the file would be read unseen
-    except Exception as error:
-        raise DataError(f"{folder}: not a readable saved data set: {first_line(error)}") from None
-    if isinstance(dataset, datasets.Dataset):
-        return raw_rows(dataset, str(folder))
-    if split not in dataset:
-        raise DataError(
-            f"{folder}: no split {split!r}{nearest(str(split), dataset)}; "
-            f"there are {', '.join(dataset)}"
-        )
-    return raw_rows(dataset[split], f"{folder} {split}")
-
-
 def raw_rows(dataset: Any, name: str) -> RawExamples:  # noqa: ANN401
     """Return the rows of a ``datasets.Dataset``."""
     if not len(dataset):

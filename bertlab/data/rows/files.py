@@ -267,14 +267,16 @@ def open_rows(
         case "jsonl" | "json":
             return read_json(path, reading)
         case "parquet" | "arrow":
-            try:
-                read_arrow = cast(
-                    "Callable[..., RawExamples]", added_name("bertlab.data", "read_arrow")
-                )
-            except ImportError as error:
-                raise DataError(f"{path}: cannot read {form}: {error}") from None
-            return read_arrow(path, form, only)
+            return added_reader("read_arrow", path)(path, form, only)
     raise ValueError(form)
+
+
+def added_reader(name: str, path: str) -> Callable[..., RawExamples]:
+    """Return a reader of bertlab-tasks."""
+    try:
+        return cast("Callable[..., RawExamples]", added_name("bertlab.data", name))
+    except ImportError as error:
+        raise DataError(f"{path}: cannot be read: {error}") from None
 
 
 def open_all(paths: Sequence[str], open_one: Callable[[str], RawExamples]) -> RawExamples:

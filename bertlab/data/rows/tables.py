@@ -428,7 +428,7 @@ def _pieces(lines: Iterable[str]) -> Iterator[str]:
 
 
 def parse_row_json(text: str, name: str, first_line: int, expected: str, stored: int = 0) -> Any:  # noqa: ANN401
-    """Parse JSON that begins in a line of a file of ``stored`` bytes; ``expected`` is for errors."""
+    """Parse JSON that begins in a line of a file of so many bytes; ``expected`` is for messages."""
     try:
         return parse_json(text, stored)
     except ValueError as error:

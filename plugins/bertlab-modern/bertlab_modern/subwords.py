@@ -1,7 +1,5 @@
 """Byte-level BPE, Unigram and WordLevel tokenizers: whatever their ``tokenizer.json`` says."""
 
-import base64
-import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -12,12 +10,11 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer as Backend
 
-from bertlab.api import SpecialTokens, Tokenizer, TokenizerError
+from bertlab.api import SpecialTokens, Tokenizer
 from bertlab.extend import BoolArray, TokenArray, TokenizerFiles, make_folder, write_json
 from bertlab_modern.subword_files import checked_subwords, pair_layout, special_tokens
+from bertlab_modern.subword_growth import check_growth
 from bertlab_modern.word_starts import METASPACE, parts, word_marks
-
-_LONGEST = 64  # bytes that are made of one character; 33 in Unicode, of U+FDFA
 
 
 class SubwordTokenizer(Tokenizer):
@@ -46,7 +43,7 @@ class SubwordTokenizer(Tokenizer):
             TokenizerError: see the class; or a role has no special token.
         """
         source, content = str(files.path), dict(files.content or {})
-        _check_precompiled(content.get("normalizer"), source)
+        check_growth(content, source)
         prefix = files.set_in_config("add_prefix_space")
         splitter = content.get("pre_tokenizer")
         if prefix is not None and isinstance(splitter, dict) and "add_prefix_space" in splitter:
@@ -158,16 +155,3 @@ def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
         return start, end
     # " in" at 3 to 6 -> 4 to 6
     return start + len(piece) - len(piece.lstrip()), end - len(piece) + len(piece.rstrip())
-
-
-def _check_precompiled(normalizer: Any, source: str) -> None:  # noqa: ANN401  JSON
-    """Refuse SentencePiece's normalizer if it makes very long texts of single characters."""
-    for part in parts(normalizer):
-        with contextlib.suppress(ValueError, TypeError):  # whoever reads it says what is wrong
-            table = base64.b64decode(str(part.get("precompiled_charsmap") or ""))
-            texts = table[4 + int.from_bytes(table[:4], "little") :].split(b"\0")
-            if (longest := max(map(len, texts))) > _LONGEST:
-                raise TokenizerError(
-                    f"{source}: normalizer: it makes {longest:,} bytes of one character, expected "
-                    f"at most {_LONGEST}"
-                )

@@ -9,6 +9,7 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import accumulate, chain
+from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any, Literal
 
@@ -23,7 +24,9 @@ from bertlab.extend import (
     hold,
     holds_no_examples,
     located,
+    nearest,
     open_unpacked,
+    raw_rows,
     reading_budget,
     rows_of_batches,
 )
@@ -76,6 +79,27 @@ def read_arrow(
     rows = chain([] if first is None else [first], rows)
     names = class_names(features)
     return RawExamples(path, tuple(schema.names), rows, class_names=names, form=form)
+
+
+def read_saved(folder: Path, split: str | None) -> RawExamples:
+    """Read what ``save_to_disk`` of ``datasets`` wrote; a set without splits is read whole."""
+    import datasets  # noqa: PLC0415
+
+    try:
+        dataset = datasets.load_from_disk(str(folder))
+        parts = [dataset] if isinstance(dataset, datasets.Dataset) else dataset.values()
+        for part in parts:
+            part.data.validate(full=True)  # a text's wrong place in the file would be read unseen
+    except Exception as error:
+        raise DataError(f"{folder}: not a readable saved data set: {first_line(error)}") from None
+    if isinstance(dataset, datasets.Dataset):
+        return raw_rows(dataset, str(folder))
+    if split not in dataset:
+        raise DataError(
+            f"{folder}: no split {split!r}{nearest(str(split), dataset)}; "
+            f"there are {', '.join(dataset)}"
+        )
+    return raw_rows(dataset[split], f"{folder} {split}")
 
 
 def _groups(

@@ -21,7 +21,6 @@ from bertlab import files as files_module
 from bertlab.data.corpus.corpus import Corpus, read_raw_documents
 from bertlab.data.examples.source import read_rows
 from bertlab.data.rows import lines as lines_module
-from bertlab.data.rows import tables as tables_module
 from bertlab.data.rows.lines import read_lines
 from bertlab.data.rows.tables import RowReading, read_json
 from bertlab.errors import CorpusError, DataError, OutOfMemoryError
@@ -193,7 +192,6 @@ def test_a_bound_for_what_is_held_whole(tmp_path, monkeypatch, request, name, co
     request.addfinalizer(lambda: csv.field_size_limit(limit))
     monkeypatch.setenv("BERTLAB_READING_MB", "1")
     monkeypatch.setattr(lines_module, "BLOCK", 10_000)
-    monkeypatch.setattr(tables_module, "BLOCK", 10_000)
     monkeypatch.setattr(files_module, "_SMALL", 10_000)
     (tmp_path / name).write_bytes(content)
     told = r"takes \d+ MB of memory, expected at most 1 MB|at most 32,768 characters, or more"
