@@ -79,7 +79,7 @@ def a_table(folder: Path, run: Path, rng: random.Random) -> list[str]:
     """A long line, many cells, a row without an end, a wide header, many rows, large rows."""
     ending = rng.choice([".csv", ".tsv"])
     cut = "\t" if ending == ".tsv" else ","
-    size = rng.randrange(96, 320) * MB
+    size = rng.randrange(64, 128) * MB
     word = rng.choice(["a", "\u00e9", "\u4e2d", "\U0001f600", "it is "])
     shapes: dict[str, tuple[str, str]] = {
         "line": ("", word),
@@ -100,7 +100,7 @@ def json_rows(folder: Path, run: Path, rng: random.Random) -> list[str]:
     small = rng.choice(["[]", "{}", '{"a":0}', "[[]]", "1.5", '"ab"', "null", '"\\ud83d\\ude00"'])
     inside = ",".join([small] * rng.randrange(4, 40))
     row = '{"text":"it is","label":"red","x":[' + inside
-    size = rng.randrange(32, 160) * MB
+    size = rng.randrange(32, 80) * MB
     path = folder / f"rows{rng.choice(['.jsonl', '.json'])}{_packed(rng)}"
     opening, closing = ("[", "]") if path.name.startswith("rows.json.") else ("", "")
     if rng.random() < 0.5:  # one object
@@ -115,7 +115,7 @@ def json_rows(folder: Path, run: Path, rng: random.Random) -> list[str]:
 
 def named_formats(folder: Path, run: Path, rng: random.Random) -> list[str]:
     """SQuAD's JSON with too much in it, and a sentence of CoNLL's without an end."""
-    size = rng.randrange(48, 240) * MB
+    size = rng.randrange(48, 96) * MB
     if rng.random() < 0.5:
         path = folder / f"rows.conll{_packed(rng)}"
         _write(path, _repeated(b"a O\n", size))
@@ -128,7 +128,7 @@ def named_formats(folder: Path, run: Path, rng: random.Random) -> list[str]:
 
 def parquet(folder: Path, run: Path, rng: random.Random) -> list[str]:
     """Dictionaries with a large text, long lists, lists in lists, large pages, many rows."""
-    rows, longest = rng.randrange(500, 3000), rng.randrange(1, 6) * MB
+    rows, longest = rng.randrange(500, 1500), rng.randrange(1, 6) * MB
     labels = pa.DictionaryArray.from_arrays(pa.array(np.arange(rows) % 2), ["red", "blue"])
     small = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), ["it is"])
     large = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), ["a" * longest])
@@ -147,7 +147,7 @@ def parquet(folder: Path, run: Path, rng: random.Random) -> list[str]:
     elif shape == "plain":
         columns["text"] = pa.array(["it is " * 50_000] * rows)
     else:
-        rows = rng.randrange(2, 8) * 1_000_000
+        rows = rng.randrange(1, 3) * 1_000_000
         columns["text"] = small.take(pa.array(np.zeros(rows, np.int64)))
         columns["label"] = labels.take(pa.array(np.arange(rows) % 2))
     path = folder / "rows.parquet"
@@ -183,7 +183,7 @@ def arrow(folder: Path, run: Path, rng: random.Random) -> list[str]:
 
 def text(folder: Path, run: Path, rng: random.Random) -> list[str]:
     """A word without an end, short lines, long words of which no two are equal."""
-    size = rng.randrange(24, 96) * MB
+    size = rng.randrange(24, 48) * MB
     path = folder / f"text.txt{_packed(rng)}"
     end = b"\n\nIt is a text. And more of it.\n\nAnother one.\n"
     if rng.random() < 0.3:
@@ -236,7 +236,7 @@ def checkpoint(folder: Path, run: Path, rng: random.Random) -> list[str]:
         "bytearray": b"\x80\x02cbuiltins\nbytearray\nJ\x00\x00\x00\x7f\x85R.",
         "objects": b"\x80\x02](" + rng.choice([b"}", b"]", b"\x8f"]) * (rng.randrange(8, 40) * MB),
         "tuples": b"\x80\x02}X\x07\x00\x00\x00bertlab" + nested + b"s.",
-        "packed": b"\x80\x02X" + (300 * MB).to_bytes(4, "little") + b"a" * (300 * MB) + b".",
+        "packed": b"\x80\x02X" + (150 * MB).to_bytes(4, "little") + b"a" * (150 * MB) + b".",
     }
     path = folder / "last.ckpt"
     method = zipfile.ZIP_DEFLATED if kind == "packed" else zipfile.ZIP_STORED

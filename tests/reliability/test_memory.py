@@ -18,7 +18,7 @@ from tests.reliability.peak_memory import Measured
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc tells the peak")
 
 MOST_MB = 1000
-_FAST = 1  # bombs of each kind in the fast tests; the others come every night
+_FAST = ("json_rows", "arrow", "tokenizer_json", "checkpoint", "records")  # the others every night
 _NIGHTLY = 20
 Measure = Callable[[list[str]], Measured]
 
@@ -44,6 +44,7 @@ def measure() -> Iterator[Measure]:
 
     yield run
     server.stdin.close()
+    server.stdout.close()
     server.wait()
 
 
@@ -58,16 +59,15 @@ def check(maker: Maker, seed: int, run: Path, folder: Path, measure: Measure) ->
     check_answered(Answer(told.code, "", told.error), names)
 
 
-@pytest.mark.parametrize("seed", range(_FAST))
-@pytest.mark.parametrize("maker", MAKERS, ids=lambda maker: maker.__name__)
+@pytest.mark.parametrize("maker", [each for each in MAKERS if each.__name__ in _FAST])
 def test_few_bytes_take_little_memory(
-    maker: Maker, seed: int, tmp_path: Path, tiny_run: Path, measure: Measure
+    maker: Maker, tmp_path: Path, tiny_run: Path, measure: Measure
 ) -> None:
-    check(maker, seed, tiny_run, tmp_path, measure)
+    check(maker, 0, tiny_run, tmp_path, measure)
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("seed", range(_FAST, _NIGHTLY))
+@pytest.mark.parametrize("seed", range(_NIGHTLY))
 @pytest.mark.parametrize("maker", MAKERS, ids=lambda maker: maker.__name__)
 def test_many_bombs(
     maker: Maker, seed: int, tmp_path: Path, tiny_run: Path, measure: Measure

@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any, Literal
 
+from bertlab import nearest
 from bertlab.api import DataError, RawExamples
 from bertlab.extend import (
     DAMAGED_PACKED,
@@ -24,7 +25,6 @@ from bertlab.extend import (
     hold,
     holds_no_examples,
     located,
-    nearest,
     open_unpacked,
     raw_rows,
     reading_budget,
