@@ -54,7 +54,7 @@ def check(maker: Maker, seed: int, run: Path, folder: Path, measure: Measure) ->
     shown = f"seed {seed}: {' '.join(arguments)}: {told}"
     assert told.peak <= MOST_MB, shown
     assert told.code in (0, 2), shown
-    names = tuple(path.name for path in folder.rglob("*")) + ("data.validation_fraction",)
+    names = (*(path.name for path in folder.rglob("*")), "data.validation_fraction")
     check_answered(Answer(told.code, "", told.error), names)
 
 
