@@ -254,8 +254,7 @@ class LostProcessError(BertlabError):
 class OutOfMemoryError(BertlabError):
     """A model or a batch needs more memory than there is, or a file more than reading may take.
 
-    A file may be small and its content large, as a packed one is. Reading takes at most 512 MB, or
-    64 times what is on the disk. Checkpoints that were whole before still are.
+    Reading takes 512 MB, or 64 times the file. Checkpoints that were whole before still are.
     """
 
     code = "E604"

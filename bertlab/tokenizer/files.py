@@ -294,14 +294,12 @@ def tokenizer_from_json(text: str, source: str) -> Tokenizer:
 def tokenizer_of_files(files: TokenizerFiles) -> Tokenizer:
     """Return the tokenizer of the class that reads this type of model."""
     found = "WordPiece" if files.content is None else _model_type(files.content, str(files.path))
-    if files.content is not None:
-        check_tokens(files.content, str(files.path))
     made = load_class("tokenizer_model", found, Tokenizer)
     return made.from_files(files)  # type: ignore[attr-defined, no-any-return]
 
 
 def _model_type(content: Mapping[str, Any], source: str) -> str:
-    """Return the type of the model of a ``tokenizer.json``; TokenizerError if nothing reads it."""
+    """Return the type of the model of a ``tokenizer.json``; refuse one that cannot be read."""
     model = content.get("model")
     # Files of tokenizers < 0.9 name no type.
     found = model.get("type", "WordPiece") if isinstance(model, dict) else None
@@ -313,6 +311,7 @@ def _model_type(content: Mapping[str, Any], source: str) -> str:
             f"{source}: model.type: found {found!r}, expected {', '.join(known)}"
             f"{get or nearest(name, known)}"
         )
+    check_tokens(content, source)
     return found
 
 
