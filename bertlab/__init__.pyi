@@ -82,6 +82,7 @@ from bertlab.objectives.masking import evaluation_draws as evaluation_draws
 from bertlab.objectives.masking import mask_tokens as mask_tokens
 from bertlab.plugins.hooks import FitKeys as FitKeys
 from bertlab.plugins.hooks import hookimpl as hookimpl
+from bertlab.plugins.hooks import hookspec as hookspec
 from bertlab.tokenizer.files import WordPieceTokenizer as WordPieceTokenizer
 from bertlab.tokenizer.files import load_tokenizer as load_tokenizer
 from bertlab.training.run import Run as Run

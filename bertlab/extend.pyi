@@ -260,7 +260,6 @@ from bertlab.objectives.changing import whole_at as whole_at
 from bertlab.objectives.changing import whole_ends as whole_ends
 from bertlab.plugins.hooks import first_result as first_result
 from bertlab.plugins.hooks import hook_results as hook_results
-from bertlab.plugins.hooks import hookspec as hookspec
 from bertlab.plugins.hooks import load_module as load_module
 from bertlab.plugins.hooks import name_of_hooks as name_of_hooks
 from bertlab.plugins.hooks import package_keys as package_keys

@@ -42,6 +42,7 @@ from bertlab import TokenLabels as TokenLabels
 from bertlab import WordPieceTokenizer as WordPieceTokenizer
 from bertlab import first_token as first_token
 from bertlab import hookimpl as hookimpl
+from bertlab import hookspec as hookspec
 from bertlab import last_token as last_token
 from bertlab import pack as pack
 

@@ -46,8 +46,7 @@ class CheckpointReader(ABC):
         looks at names of files only.
 
         Args:
-            path: a folder, a file, or what files begin with (``FOLDER/bert_model.ckpt``); there
-                may be nothing.
+            path: a folder, a file, what files begin with (``FOLDER/bert_model.ckpt``), or nothing.
 
         Raises:
             CheckpointError: there are several, and nothing says which.

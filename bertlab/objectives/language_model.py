@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 COLUMNS = 64  # scores of the vocabulary are a multiple of it on a GPU
 _HEIGHT = 512  # rows of scores that are in memory at a time: 62 MB of 30,522 in float32
-_ROUNDING = 1e-3  # share of a loss that two ways to the same sum may differ by
 ROWS = 16  # predictions on a CPU, whose bf16 products are compiled anew for each shape
 
 
@@ -312,16 +311,16 @@ def language_model(
             without = float(task.loss(replace(output, tokens=alone), batch).sum)
         except (RuntimeError, KeyError):  # states of another size; no positions
             given = without = math.inf
-    differs = abs(given - trained) > _ROUNDING * trained or abs(without - trained) > 1e-6 * trained
+    differs = abs(given - trained) > 1e-3 * trained or abs(without - trained) > 1e-6 * trained
     if differs or not count:
         raise EvaluationError(
             f"{source}: objective {name}: its loss is not that of the states at its positions "
             f"({trained:.4f} and {given:.4f} nats), so that no log-probability can be read from "
             "it; let its prepare() write the positions of the states that predict"
         )
-    positions, labels = (each.cpu().numpy() for each in (written.positions, written.labels))
+    places, labels = written.positions.cpu().numpy(), written.labels.cpu().numpy()
     for offset in (0, -1):
-        if (before[(positions - offset) % len(before)] == labels).all():
+        if (before[(places - offset) % len(before)] == labels).all():
             return task, offset
     raise EvaluationError(
         f"{source}: objective {name} predicts from far away, expected a neighbour"

@@ -167,17 +167,15 @@ def bertlab_strategy(name: str) -> "Strategy | None":
     """
 
 
+# takes its own options out of all of them
 PreparesElsewhere = Callable[[dict[str, Any]], "AbstractContextManager[OrderedMap | None]"]
-"""Takes its own options out of all of them; returns a context that maps, or gives None: here."""
 
 
 @hookspec
 def bertlab_prepare(parser: "ArgumentParser", argv: Sequence[str]) -> PreparesElsewhere | None:
-    """Add options to ``bertlab prepare`` that have the text tokenised elsewhere.
+    """Add options to ``bertlab prepare``; return what has the text tokenised elsewhere.
 
-    Called before ``argv`` is parsed. The context that is returned is entered before the corpus is
-    read, and left when the store is written or has failed; None in it leaves the work to this
-    process and its ``workers``.
+    Its context is left when the store is written or has failed; None in it: here.
     """
 
 
@@ -215,9 +213,12 @@ class HookModules:
 def hook_modules() -> HookModules:
     """Load every installed hook module, one by one; one that fails is left out with a warning."""
     loaded = HookModules(pluggy.PluginManager("bertlab"))
-    for module in spec_modules():
-        loaded.manager.add_hookspecs(module)
-        RETURNS.update(module.RETURNS)
+    for module in spec_modules(tells=True):
+        try:
+            loaded.manager.add_hookspecs(module)
+            RETURNS.update({**getattr(module, "RETURNS", {}), **RETURNS})
+        except ValueError as error:  # another package declares a hook of that name
+            _leave_out(module.__name__, error)
     # by name: callbacks are called in an order that no disk decides
     for entry in sorted(entry_points_of(GROUP), key=lambda each: (entry_package(each), each.name)):
         try:
@@ -229,13 +230,15 @@ def hook_modules() -> HookModules:
     return loaded
 
 
-def spec_modules() -> list[Any]:
-    """Return the modules that declare hooks: this one, and those of first-party packages."""
+def spec_modules(tells: bool = False) -> list[Any]:
+    """Return the modules that declare hooks: this one, and those of packages."""
     found = [sys.modules[__name__]]
-    for entry in entry_points_of(SPECS):
-        if entry_package(entry)[0] in FIRST_PARTY:
-            with contextlib.suppress(ImportError):  # half removed: its other entries are left out
-                found.append(entry.load())
+    for entry in sorted(entry_points_of(SPECS), key=entry_package):
+        try:
+            found.append(entry.load())
+        except Exception as error:
+            if tells and entry_package(entry)[0] not in FIRST_PARTY:  # these are half removed
+                _leave_out(name_of_hooks(entry), error)
     return found
 
 

@@ -502,6 +502,32 @@ def test_a_hook_is_known_where_the_package_that_calls_it_is_not_installed(
     assert "left out" not in capsys.readouterr().err
 
 
+SPEC = """
+from bertlab import hookspec
+@hookspec
+def mine_counted(count): "Called with a count."
+"""
+
+
+def test_a_package_declares_hooks_that_others_have(
+    stranger: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Strangers' hooks are declared as those of the packages that come with bertlab."""
+    group = {hooks.SPECS: {"mine": "mine_specs"}}
+    install(stranger, "mine", group, {"mine_specs": SPEC})
+    clash = SPEC.replace("mine_counted(count)", "bertlab_inspect_batch(batch)")
+    install(stranger, "clash", {hooks.SPECS: {"clash": "clash_specs"}}, {"clash_specs": clash})
+    install(stranger, "bad", {hooks.SPECS: {"bad": "bad_specs"}}, {"bad_specs": "1 / 0"})
+    code = HEAD + "@hookimpl\ndef mine_counted(count): return 2 * count\n"
+    add_hooks(stranger, "other", code)
+    assert list(hooks.hook_results("mine_counted", count=4)) == [8]
+    told = capsys.readouterr().err
+    assert "clash_specs is left out" in told
+    assert "of bad 1.0 (bad_specs) is left out: ZeroDivisionError" in told
+    batch = [hooks.hook_results("bertlab_inspect_batch", batch=None, stage="train", step=0)]
+    assert batch == [[]]
+
+
 def all_hooks() -> list[str]:
     found = [name for each in hooks.spec_modules() for name in vars(each)]
     return [name for name in found if name.startswith("bertlab_")]

@@ -149,8 +149,8 @@ class Corpus:
     def check_unchanged(self) -> None:
         """Raise CorpusError if a file changed since :attr:`inputs`; for when it was read again."""
         for entry, state, digest in self.inputs:
-            same = state is not None and _state(entry) == state
-            if not same and entry.fingerprint() != digest:  # not just touched
+            changed = state is None or _state(entry) != state
+            if changed and entry.fingerprint() != digest:  # not just touched
                 raise CorpusError(f"{entry.name}: changed while the text was read; begin again")
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertlab.extend import hookspec
+from bertlab import hookspec
 
 if TYPE_CHECKING:
     from bertlab import Pretrained
