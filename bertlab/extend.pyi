@@ -96,6 +96,7 @@ from bertlab.config.yaml_files import yaml_inline as yaml_inline
 from bertlab.data.corpus.corpus import Corpus as Corpus
 from bertlab.data.corpus.corpus import read_raw_documents as read_raw_documents
 from bertlab.data.corpus.documents import Document as Document
+from bertlab.data.corpus.documents import texts_of_rows as texts_of_rows
 from bertlab.data.corpus.prepare import open_prepared as open_prepared
 from bertlab.data.corpus.prepare import unwritable_cache as unwritable_cache
 from bertlab.data.corpus.python_english import python_english_documents as python_english_documents
@@ -130,12 +131,9 @@ from bertlab.data.module import ReportRow as ReportRow
 from bertlab.data.module import naming as naming
 from bertlab.data.module import naming_head as naming_head
 from bertlab.data.pretraining import PretrainingData as PretrainingData
-from bertlab.data.rows.data_sets import class_names as class_names
-from bertlab.data.rows.data_sets import first_line as first_line
-from bertlab.data.rows.data_sets import is_saved as is_saved
-from bertlab.data.rows.data_sets import raw_rows as raw_rows
-from bertlab.data.rows.data_sets import rows_of_batches as rows_of_batches
 from bertlab.data.rows.files import ending_format as ending_format
+from bertlab.data.rows.files import is_saved as is_saved
+from bertlab.data.rows.files import open_all as open_all
 from bertlab.data.rows.lines import DAMAGED_PACKED as DAMAGED_PACKED
 from bertlab.data.rows.lines import PACKED as PACKED
 from bertlab.data.rows.lines import STANDARD_INPUT as STANDARD_INPUT

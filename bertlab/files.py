@@ -99,13 +99,6 @@ def check_memory(place: object, what: str, size: int, stored: int = 0) -> None:
         raise OutOfMemoryError(f"{place}: {what} {reason}")
 
 
-def size_in_memory(text: str) -> int:
-    """Return how many bytes the values may take that a text of JSON or of a table holds."""
-    # of CPython: a dict of one key 184, a list 56, a text 49, and what refers to each
-    sizes = {"{": 200, "[": 96, '"': 30, ",": 40}
-    return 2 * sys.getsizeof(text) + sum(each * text.count(sign) for sign, each in sizes.items())
-
-
 def read_bytes(path: Path, largest: int = LARGEST_FILE) -> bytes:
     """Return what a file holds, if that is at most ``largest`` bytes."""
     with open_to_read(path) as file:
@@ -174,8 +167,12 @@ def parse_json(text: str, stored: int = 0) -> Any:  # noqa: ANN401
 
 def check_json(text: str, stored: int = 0) -> None:
     """Raise ValueError if JSON text takes too much memory as objects: ``[],`` becomes 64 bytes."""
-    if len(text) > _SMALL and (reason := over_budget(size_in_memory(text), stored)) is not None:
-        raise ValueError(f"it {reason}")
+    if len(text) > _SMALL:
+        # of CPython: a dict of one key 184, a list 56, a text 49, and what refers to each
+        sizes = {"{": 200, "[": 96, '"': 30, ",": 40}
+        taken = 2 * sys.getsizeof(text) + sum(n * text.count(sign) for sign, n in sizes.items())
+        if (reason := over_budget(taken, stored)) is not None:
+            raise ValueError(f"it {reason}")
 
 
 def _whole_number(digits: str) -> int:

@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
 
 import numpy as np
 import torch
@@ -14,11 +13,11 @@ from bertlab.api.task import Head
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.data.examples.encoded import EncodedExamples, encode_examples
 from bertlab.data.examples.source import UnreadableRow, stream_rows
-from bertlab.data.rows.lines import holding, words_of
+from bertlab.data.rows.lines import words_of
 from bertlab.errors import ConfigError
-from bertlab.files import reading_budget
 
 PREDICT_BATCH = 64  # sequences
+_CHARACTERS_AHEAD = 2**25  # of rows that are read before they are predicted
 _COLUMNS = (Column("text"), Column("text_pair", required=False))
 
 
@@ -41,12 +40,12 @@ class PredictedRows(ABC):
 
     def _take_in(self, count: int) -> list[Example]:
         """Read at most so many rows, fewer of long ones; they wait until they are predicted."""
-        rows, most = list[Example](), reading_budget() // 8
-        with holding(is_bounded=False) as held:
-            for row in islice(self.source, count):
-                rows.append(row)
-                if held() > most:
-                    break
+        rows, size = list[Example](), 0
+        while size < _CHARACTERS_AHEAD and (row := next(self.source, None)) is not None:
+            rows.append(row)
+            size += len(str(row.values))
+            if len(rows) == count:
+                break
         self._waiting |= dict(enumerate(rows, self.taken_in))
         self.taken_in += len(rows)
         return rows

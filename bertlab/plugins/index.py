@@ -78,7 +78,7 @@ _BRINGS = {
     ),
     "bertlab-tasks": (
         "head feature_tagging, head multi_label, head multiple_choice, head span, head tagging, "
-        "data_module several_heads, source python-english-rows, "
+        "data_module several_heads, source hf, source python-english-rows, "
         "name data.ListReader, name data.read_arrow, name data.read_saved, "
         "output_format csv, output_format tsv, output_format parquet, "
         "format ax, format codah, format cola, format conll, format mnli, format mnli_mismatched, "

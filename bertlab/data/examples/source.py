@@ -31,13 +31,13 @@ from bertlab.data.examples.values import (
     names_by_raw,
     ordered_names,
 )
-from bertlab.data.rows.data_sets import is_saved
 from bertlab.data.rows.files import (
     TABLES,
     added_reader,
     detect_format,
     ending_format,
     find_files,
+    is_saved,
     open_all,
     open_rows,
     unknown_format,
@@ -124,6 +124,7 @@ def _shown(value: object) -> str:
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 1]}…"
 
 
+@holding()
 def read_rows(
     location: str,
     split: str | None,
@@ -139,12 +140,7 @@ def read_rows(
     SNLI and MNLI without a gold label, the few rows of QQP, MNLI and SNLI whose published form is
     broken, ``-DOCSTART-`` lines, and empty lines of plain text.
     """
-    with holding():
-        opened = _open(location, split, columns, format, wanted, label_names, True, reading)
-        return _read_all(opened, wanted, reading)
-
-
-def _read_all(opened: _Opened, wanted: Sequence[Column], reading: RowReading) -> LabelledExamples:
+    opened = _open(location, split, columns, format, wanted, label_names, True, reading)
     raw, names = opened.raw, opened.label_names
     for reader in opened.readers:
         names = reader.look_ahead(raw, names, reading.label_separator)
@@ -213,8 +209,7 @@ def stream_rows(
     Truth may lack; it is kept where it is there. A row that cannot be read is an error, or, where
     ``reading`` keeps such rows, an :class:`UnreadableRow`.
     """
-    with holding(is_bounded=False):
-        opened = _open(path, split, columns, format, wanted, label_names, False, reading)
+    opened = _open(path, split, columns, format, wanted, label_names, False, reading)
     return _stream(opened, reading)
 
 

@@ -303,3 +303,8 @@ def open_all(paths: Sequence[str], open_one: Callable[[str], RawExamples]) -> Ra
 
     joined.rows = rows()
     return joined
+
+
+def is_saved(folder: Path) -> bool:
+    """Return whether a folder was written by ``save_to_disk`` of ``datasets``."""
+    return (folder / "dataset_dict.json").is_file() or (folder / "state.json").is_file()

@@ -32,6 +32,9 @@ BLOCK = 2**20
 MAX_LINE = 2**20
 """Characters; a longer line of a text is cut at a space and read as several."""
 
+PIECE = 2**16
+"""Characters of a line in which the items of a JSON array are looked for."""
+
 STANDARD_INPUT = "-"
 PACKED = {
     ".gz": "gzip",
@@ -45,7 +48,12 @@ PACKED = {
 
 _ARCHIVES = (".tar", ".tgz", ".tbz2", ".txz", ".tzst", ".7z", ".rar", ".lz4", ".br", ".z")
 SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
-_BYTES_OF_ROW = 1000  # of memory: an Example, and its sequence before it is packed
+BYTES_OF_ROW = 1000
+"""Memory of an Example, and of its sequence before it is packed."""
+
+COPIES = 8
+"""Memory for a character, as what reads rows makes copies of a line."""
+
 _XZ_MEMORY = 2**28  # bytes: four times what xz -9 needs
 _MOST_NAMED = 4
 
@@ -63,12 +71,11 @@ _DISGUISES = {
 
 
 @contextmanager
-def holding(is_bounded: bool = True) -> Iterator[Callable[[], int]]:
-    """Count what readers :func:`hold` in this block; what is given returns the bytes so far."""
-    held = [int(is_bounded), 0, 0]
-    before = _held.set(held)
+def holding() -> Iterator[None]:
+    """Bound the memory that readers :func:`hold` in this block, which keeps all rows."""
+    before = _held.set([0, 0])
     try:
-        yield lambda: held[1]
+        yield
     finally:
         _held.reset(before)
 
@@ -76,9 +83,8 @@ def holding(is_bounded: bool = True) -> Iterator[Callable[[], int]]:
 def hold(place: object, size: int, stored: int = 0) -> None:
     """Count memory of rows just read from so many bytes of a file, if somebody keeps them all."""
     if held := _held.get():
-        held[1:] = held[1] + size, held[2] + stored
-        if held[0]:
-            check_memory(place, "with all that was read before it", *held[1:])
+        held[:] = held[0] + size, held[1] + stored
+        check_memory(place, "with all that was read before it", *held)
 
 
 def ending(name: str) -> str:
@@ -94,6 +100,11 @@ def content_ending(path: File) -> str:
         return found
     with explain_failed_read(str(path), DataError), open_unpacked(path) as member:
         return PurePath(cast("zipfile.ZipExtFile", member).name.lower()).suffix
+
+
+def is_packed(path: str | File) -> bool:
+    """Return whether a file is packed, by its name: few of its bytes may stand for many."""
+    return PurePath(str(path).lower()).suffix in PACKED
 
 
 def unreadable_kind(name: str) -> str | None:
@@ -244,8 +255,7 @@ def read_lines(
         size += len(first)
         on_block(text)
         if max_line is None and size > BLOCK:
-            # what reads rows makes copies of a line, the widest of four bytes a character
-            taken = 8 * sum(map(sys.getsizeof, pending))
+            taken = COPIES * (sum(map(sys.getsizeof, pending)) if is_packed(path) else size)
             check_memory(f"{input_name(path)}:{number + 1}", "this line", taken)
         if rest:
             yield "".join(pending)
@@ -262,6 +272,14 @@ def read_lines(
         yield "".join(pending)
 
 
+def in_pieces(lines: Iterable[str]) -> Iterator[str]:
+    """Yield lines in pieces of bounded length, with what parts them."""
+    for number, line in enumerate(lines):
+        text = f"\n{line}" if number else line
+        for start in range(0, len(text) or 1, PIECE):
+            yield text[start : start + PIECE]
+
+
 def _open(path: str | File) -> AbstractContextManager[IO[bytes]]:
     if path == STANDARD_INPUT:
         return nullcontext(sys.stdin.buffer)
@@ -273,13 +291,13 @@ def _decoded_blocks(path: str | File, errors: Errors | None, is_rows: bool) -> I
     name, error_class = input_name(path), DataError if errors is None else CorpusError
     utf8 = codecs.getincrementaldecoder("utf-8")(errors or "strict")
     decoder = io.IncrementalNewlineDecoder(utf8, translate=True)
-    is_packed, offset, lines = PurePath(name.lower()).suffix in PACKED, 0, 0
+    packed, offset, lines = is_packed(path), 0, 0
     with explain_failed_read(name, error_class), _open(path) as file:
-        if is_packed:
+        if packed:
             size = state_of(located(path) if isinstance(path, str) else path)
             hold(name, 0, size[0] or 0 if isinstance(size, list) else 0)
         # of a pipe, what there is: whoever types wants to see
-        read = file.read if is_packed else file.read1  # type: ignore[attr-defined]
+        read = file.read if packed else file.read1  # type: ignore[attr-defined]
         while True:
             block = read(BLOCK)
             held = len(utf8.getstate()[0])  # bytes of a character that goes on in this block
@@ -290,8 +308,8 @@ def _decoded_blocks(path: str | File, errors: Errors | None, is_rows: bool) -> I
                 text, wrong = decoder.decode(block[: max(0, error.start - held)]), error
             text = text.removeprefix("\ufeff") if offset == 0 else text
             breaks = text.count("\n")
-            taken = 2 * sys.getsizeof(text) + _BYTES_OF_ROW * breaks
-            hold(name, taken, 0 if is_packed else len(block))
+            taken = 2 * sys.getsizeof(text) + BYTES_OF_ROW * breaks
+            hold(name, taken, 0 if packed else len(block))
             if is_rows and b"\0" in block and "\0" in text:
                 text = text[: text.index("\0")]
                 yield text

@@ -7,14 +7,27 @@ RFC 4180: quoted cells may hold commas, quotes and line breaks.
 import csv
 import json
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from typing import Any, Literal
 
 from bertlab.api.examples import RawExamples, holds_no_examples
-from bertlab.data.rows.lines import STANDARD_INPUT, Errors, hold, input_name, read_lines
+from bertlab.data.rows.lines import (
+    BYTES_OF_ROW,
+    COPIES,
+    PIECE,
+    STANDARD_INPUT,
+    Errors,
+    hold,
+    in_pieces,
+    input_name,
+    is_packed,
+    read_lines,
+)
 from bertlab.data.sources import File
 from bertlab.errors import DataError
 from bertlab.files import (
@@ -24,7 +37,6 @@ from bertlab.files import (
     check_memory,
     parse_json,
     reading_budget,
-    size_in_memory,
 )
 
 Cells = Iterator[tuple[int, list[str]]]
@@ -33,8 +45,7 @@ HasHeader = Callable[[list[str]], bool]
 _DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 _LOOKED_AT = 50  # lines in which a delimiter is sought
 _LOOKED_AT_CHARACTERS = 2**18
-_BYTES_OF_CELL = 32  # of memory, for a character: csv has four bytes for it, twice while they grow
-_PIECE = 2**16  # characters of a line in which the items of a JSON array are looked for
+_BYTES_OF_CELL, _BYTES_OF_QUOTED = 64, 30  # of memory: of a short text, by its delimiter or quote
 
 
 @dataclass(frozen=True)
@@ -143,7 +154,7 @@ def _open_cells(
     path: str | File, form: str, reading: RowReading, names: set[str]
 ) -> tuple[Cells, str]:
     """Open a table as numbered rows of cells; also return what separates the cells, in words."""
-    row, quote, start = _Row(input_name(path)), reading.quote, 1
+    row, quote, start = _Row(path), reading.quote, 1
     lines = read_lines(path, reading.errors, on_block=row.grow)
     delimiter = reading.delimiter or ""
     if form == "tsv":
@@ -155,7 +166,7 @@ def _open_cells(
             start, ahead, delimiter = 2, ahead[1:], delimiter or said[1]
         delimiter = delimiter or _delimiter_of(row.name, ahead, quote, names)
         lines = chain(ahead, lines)
-    dialect = _dialect(delimiter, quote)
+    dialect, row.delimiter = _dialect(delimiter, quote), delimiter
     cells = _cells(row, lines, start, dialect, reading.errors is None)
     return cells, f"{_DELIMITERS.get(delimiter, repr(delimiter))}-separated"
 
@@ -211,7 +222,7 @@ def _delimiter_of(name: str, lines: list[str], quote: str | None, names: set[str
 
 
 def _dialect(delimiter: str, quote: str | None) -> dict[str, Any]:
-    csv.field_size_limit(reading_budget() // _BYTES_OF_CELL)
+    csv.field_size_limit(reading_budget() // COPIES)
     return {
         "strict": True,
         "delimiter": delimiter,
@@ -223,16 +234,19 @@ def _dialect(delimiter: str, quote: str | None) -> dict[str, Any]:
 class _Row:
     """The row that is being read: cells may hold line breaks, so it goes on over any number."""
 
-    def __init__(self, name: str) -> None:
-        self.name, self.start = name, 1  # the line with which it begins
-        self._seen = self._size = 0
+    def __init__(self, path: str | File) -> None:
+        self.name, self.start, self.delimiter = input_name(path), 1, ","  # line of its beginning
+        self._packed, self._seen, self._taken, self._stored = is_packed(path), 0, 0, 0
 
     def grow(self, block: str) -> None:
-        """Take note of a block of the file, most of which is this row's if it still is read."""
-        self._size = len(block) + (self._size if self.start == self._seen else 0)
-        self._seen = self.start
-        taken = _BYTES_OF_CELL * self._size
-        check_memory(f"{self.name}:{self.start}", "the row that begins here", taken)
+        """Take note of a block of the file, which is this row's if it is still being read."""
+        if self.start != self._seen:
+            self._seen, self._taken, self._stored = self.start, 0, 0
+            return
+        self._taken += COPIES * sys.getsizeof(block) + _BYTES_OF_CELL * block.count(self.delimiter)
+        self._stored += 0 if self._packed else len(block)
+        name = f"{self.name}:{self.start}"
+        check_memory(name, "the row that begins here", self._taken, self._stored)
 
 
 def _ended(lines: Iterable[str]) -> Iterator[str]:
@@ -292,9 +306,7 @@ def read_json(path: str | File, reading: RowReading = PLAIN) -> RawExamples:
     name = input_name(path)
 
     def checked() -> Iterator[tuple[str, Mapping[str, Any]]]:
-        lines = read_lines(
-            path, reading.errors, on_block=lambda text: hold(name, size_in_memory(text))
-        )
+        lines = read_lines(path, reading.errors, on_block=partial(_hold_json, name))
         for where, row in _json_values(lines, name):
             if isinstance(row, dict):
                 yield where, row
@@ -325,6 +337,11 @@ def read_json(path: str | File, reading: RowReading = PLAIN) -> RawExamples:
     return RawExamples(name, tuple(first), chain(ahead, rows), rows_vary=True, form=form)
 
 
+def _hold_json(name: str, block: str) -> None:
+    in_line = max(0, block.count("{") - block.count("\n"))  # rows that no line break has counted
+    hold(name, BYTES_OF_ROW * in_line + _BYTES_OF_QUOTED * block.count('"'))
+
+
 _EXPECTED = "one object a line, or one array of objects"
 
 
@@ -350,7 +367,7 @@ class _Array:
     """The items of one JSON array, parsed as they are read; memory holds about one of them."""
 
     def __init__(self, first: str, lines: Iterator[str], name: str, number: int) -> None:
-        self.pieces = _pieces(chain([first], lines))
+        self.pieces = in_pieces(chain([first], lines))
         self.text = next(self.pieces)
         self.name, self.number = name, number  # of the line with which the text begins
         self.at = 0
@@ -402,7 +419,7 @@ class _Array:
         for piece in self.pieces:
             parts.append(piece)
             size += len(piece)
-            if size >= max(_PIECE, len(self.text)):
+            if size >= max(PIECE, len(self.text)):
                 break
         self.text = "".join(parts)
         try:
@@ -417,14 +434,6 @@ class _Array:
         return DataError(
             f"{self.name}:{line}: malformed JSON ({reason}, column {column}); expected {_EXPECTED}"
         )
-
-
-def _pieces(lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines in pieces of bounded length, with what parts them."""
-    for number, line in enumerate(lines):
-        text = f"\n{line}" if number else line
-        for start in range(0, len(text) or 1, _PIECE):
-            yield text[start : start + _PIECE]
 
 
 def parse_row_json(text: str, name: str, first_line: int, expected: str, stored: int = 0) -> Any:  # noqa: ANN401

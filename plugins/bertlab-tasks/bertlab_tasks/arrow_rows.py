@@ -9,26 +9,20 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import accumulate, chain
-from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any, Literal
 
-from bertlab import nearest
 from bertlab.api import DataError, RawExamples
 from bertlab.extend import (
     DAMAGED_PACKED,
     PACKED,
     RemoteFile,
     check_memory,
-    class_names,
-    first_line,
     hold,
     holds_no_examples,
     located,
     open_unpacked,
-    raw_rows,
     reading_budget,
-    rows_of_batches,
 )
 
 _BATCH = 1000  # rows
@@ -64,13 +58,8 @@ def read_arrow(
                 found = iter(opened)
             hold(path, 0, file.size())
             for batch in found:
-                batch.validate(full=True)  # a text's wrong place in the file would be read unseen
-                start = 0
-                while start < len(batch):
-                    part = _light_rows(batch.select(wanted), start, f"{path}: row {row + start}")
-                    yield part.to_pydict()
-                    start += len(part)
-                row += start
+                yield from light_parts(batch, wanted, path, row)
+                row += len(batch)
 
     rows = rows_of_batches(batches(), path) if wanted else iter(())
     first = next(rows, None)
@@ -79,27 +68,6 @@ def read_arrow(
     rows = chain([] if first is None else [first], rows)
     names = class_names(features)
     return RawExamples(path, tuple(schema.names), rows, class_names=names, form=form)
-
-
-def read_saved(folder: Path, split: str | None) -> RawExamples:
-    """Read what ``save_to_disk`` of ``datasets`` wrote; a set without splits is read whole."""
-    import datasets  # noqa: PLC0415
-
-    try:
-        dataset = datasets.load_from_disk(str(folder))
-        parts = [dataset] if isinstance(dataset, datasets.Dataset) else dataset.values()
-        for part in parts:
-            part.data.validate(full=True)  # a text's wrong place in the file would be read unseen
-    except Exception as error:
-        raise DataError(f"{folder}: not a readable saved data set: {first_line(error)}") from None
-    if isinstance(dataset, datasets.Dataset):
-        return raw_rows(dataset, str(folder))
-    if split not in dataset:
-        raise DataError(
-            f"{folder}: no split {split!r}{nearest(str(split), dataset)}; "
-            f"there are {', '.join(dataset)}"
-        )
-    return raw_rows(dataset[split], f"{folder} {split}")
 
 
 def _groups(
@@ -166,6 +134,21 @@ def _longest(array: Any) -> int:  # noqa: ANN401
     values = getattr(array, "dictionary", None)
     lengths = None if values is None or values.type.num_fields else pc.binary_length(values)
     return 0 if lengths is None else pc.max(lengths).as_py() or 0
+
+
+def light_parts(
+    batch: Any,  # noqa: ANN401
+    wanted: Sequence[str],
+    name: str,
+    row: int,
+) -> Iterator[dict[str, list[Any]]]:
+    """Yield the columns of a batch, whose first row has a number, few of its rows at a time."""
+    batch.validate(full=True)  # a text's wrong place in the file would be read unseen
+    start = 0
+    while start < len(batch):
+        part = _light_rows(batch.select(wanted), start, f"{name}: row {row + start}")
+        yield part.to_pydict()
+        start += len(part)
 
 
 def _light_rows(batch: Any, start: int, name: str) -> Any:  # noqa: ANN401
@@ -262,3 +245,30 @@ def _explain_failed_read(path: str, form: str) -> Iterator[None]:
         reason = getattr(error, "strerror", None) or first_line(error)
         kind = "Parquet" if form == "parquet" else "Arrow"
         raise DataError(f"{path}: not a readable {kind} file: {reason}") from None
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's text, or the error's name."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def rows_of_batches(
+    batches: Iterator[Mapping[str, list[Any]]], name: str
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield place and values of each row of batches of columns."""
+    number = 0
+    for batch in batches:
+        for values in zip(*batch.values(), strict=True):
+            number += 1
+            yield f"{name}: row {number}", dict(zip(batch, values, strict=True))
+
+
+def class_names(features: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Return the names of the classes of columns that hold class ids, or lists of them."""
+    names = {}
+    for column, feature in features.items():
+        # a list of classes has its ClassLabel in .feature
+        declared = getattr(getattr(feature, "feature", feature), "names", None)
+        if declared:
+            names[column] = tuple(declared)
+    return names
