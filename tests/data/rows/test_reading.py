@@ -176,11 +176,13 @@ def test_cells_of_any_length(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("a.csv", b'text,label\n"' + b"x\n" * 30_000),
-        ("a.csv", b'text,label\n"' + b"x" * 60_000 + b'",a\n'),
+        ("a.csv", b'text,label\n"' + b"x\n" * 90_000),
+        ("a.csv", b'text,label\n"' + b"x" * 140_000 + b'",a\n'),
         ("a.csv", b"text,label\n" + b"x" * 600_000),
-        ("a.csv", b"text,label\n" + b'"a\nb",' * 100_000),
-        ("a.csv", b"text,label\n" + b"1," * 40_000),
+        ("a.csv.gz", b"text,label\n" + "x😀".encode() * 90_000),
+        ("a.csv.gz", b"text,label\n" + b'"a\nb",' * 100_000),
+        ("a.csv.gz", b"text,label\n" + b"1," * 40_000),
+        ("a.tsv.gz", b"text\tlabel\n" + b"1\t" * 40_000),
         ("a.jsonl", b'{"text": "' + b"x" * 600_000),
         ("a.jsonl", b'{"text": "a", "x": [' + b"[]," * 40_000 + b"[]]}"),
         ("a.json", b'[{"text": "' + b"x\\n" * 300_000),
@@ -193,8 +195,8 @@ def test_a_bound_for_what_is_held_whole(tmp_path, monkeypatch, request, name, co
     monkeypatch.setenv("BERTLAB_READING_MB", "1")
     monkeypatch.setattr(lines_module, "BLOCK", 10_000)
     monkeypatch.setattr(files_module, "_SMALL", 10_000)
-    (tmp_path / name).write_bytes(content)
-    told = r"takes \d+ MB of memory, expected at most 1 MB|at most 32,768 characters, or more"
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    told = r"takes \d+ MB of memory, expected at most 1 MB|at most 131,072 characters, or more"
     with pytest.raises((DataError, OutOfMemoryError), match=f"{name}.*({told})"):
         read(tmp_path / name)
 
