@@ -291,6 +291,8 @@ from bertlab.tokenizer.files import prefixed as prefixed
 from bertlab.tokenizer.files import special_token as special_token
 from bertlab.tokenizer.kinds import MAX_WORD_CHARACTERS as MAX_WORD_CHARACTERS
 from bertlab.tokenizer.kinds import train_tokenizer as train_tokenizer
+from bertlab.tokenizer.words import check_growth as check_growth
+from bertlab.tokenizer.words import parts as parts
 from bertlab.training.callbacks import StopOnSignal as StopOnSignal
 from bertlab.training.callbacks import can_draw as can_draw
 from bertlab.training.cli import BertlabCLI as BertlabCLI

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 import torch
@@ -41,10 +42,10 @@ class PredictedRows(ABC):
     def _take_in(self, count: int) -> list[Example]:
         """Read at most so many rows, fewer of long ones; they wait until they are predicted."""
         rows, size = list[Example](), 0
-        while size < _CHARACTERS_AHEAD and (row := next(self.source, None)) is not None:
+        for row in islice(self.source, count):
             rows.append(row)
             size += len(str(row.values))
-            if len(rows) == count:
+            if size > _CHARACTERS_AHEAD:
                 break
         self._waiting |= dict(enumerate(rows, self.taken_in))
         self.taken_in += len(rows)

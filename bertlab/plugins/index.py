@@ -26,7 +26,14 @@ from importlib.metadata import (
 from typing import Any
 
 from bertlab.api import CONTRACT, OLDEST_CONTRACT
-from bertlab.errors import PluginError, UnknownPluginError, nearest, told_with_place, warn
+from bertlab.errors import (
+    BertlabError,
+    PluginError,
+    UnknownPluginError,
+    nearest,
+    told_with_place,
+    warn,
+)
 
 OWN_PACKAGE = "bertlab-core"
 METAPACKAGE = "bertlab-lightning"  # all of them; on PyPI, bertlab is somebody else's
@@ -419,6 +426,17 @@ def added_name(module: str, name: str) -> object:
         check_contract(entry.dist.name)
     loaded: object = entry.load()
     return loaded
+
+
+def of_package(name: str, error: type[BertlabError], what: str) -> Any:  # noqa: ANN401
+    """Return what a package adds under a name, such as ``data.UrlFile``.
+
+    Without the package it is an error, which says ``what`` cannot be done.
+    """
+    try:
+        return added_name(*f"bertlab.{name}".rsplit(".", 1))
+    except ImportError as missing:
+        raise error(f"{what}: {missing}") from None
 
 
 def _split(entry_name: str) -> tuple[str, str]:

@@ -4,7 +4,6 @@ They are ``vocab.txt`` and ``tokenizer.json``; nothing in them is executed.
 """
 
 import json
-import re
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -36,11 +35,11 @@ from bertlab.files import (
     write_text,
 )
 from bertlab.plugins.index import installed, load_class, where_to_get
-from bertlab.tokenizer.words import BYTES_OF_TOKEN, WordIds, check_tokens, has_capitals
+from bertlab.tokenizer.words import WordIds, check_growth, has_capitals
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-_NEVER_OF_BERT = re.compile('"(Precompiled|Replace|Prepend|Metaspace|ByteLevel)"')
 _FORMS = "a vocab.txt, a tokenizer.json or a folder with either"
+_BYTES_OF_TOKEN, _BYTES_OF_ADDED = 600, 100  # of memory, of a character of an added one
 _FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 _CONFIG_KEYS = {
     "do_lower_case": "lowercase",
@@ -99,10 +98,10 @@ def checked_state(state: dict[str, Any], source: str) -> dict[str, Any]:
             f"{', '.join(map(repr, list(ids)[:5]))})"
         )
     check_ids(ids, source)
-    # The backend panics on a damaged one; in a chain the others make gigabytes of a letter.
-    for part in ("normalizer", "pre_tokenizer"):
-        if strange := _NEVER_OF_BERT.search(json.dumps(state.get(part))):
-            raise TokenizerError(f"{source}: {part}: found {strange[1]}, expected BERT's")
+    # The backend panics on a damaged one, and it is never BERT's.
+    if "Precompiled" in json.dumps(state.get("normalizer")):
+        raise TokenizerError(f"{source}: found SentencePiece's normalizer, expected BERT's")
+    check_growth(state, source)
     known = {token["content"] for token in added}
     added += [special_token(token, ids[token]) for token in SPECIAL_TOKENS if token not in known]
     return {
@@ -170,7 +169,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 def _read_vocabulary(path: Path) -> list[str]:
     # split(), as splitlines() would break tokens such as U+0085 and U+2028
     text = _read_text(path)
-    check_memory(path, "the vocabulary", BYTES_OF_TOKEN * text.count("\n"))
+    check_memory(path, "the vocabulary", _BYTES_OF_TOKEN * text.count("\n"))
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     while lines and not lines[-1]:
         lines.pop()
@@ -208,7 +207,8 @@ def checked_vocabulary(model: dict[str, Any], source: str) -> dict[str, int]:
 
 
 def check_ids(ids: dict[str, int], source: str) -> None:
-    """Raise TokenizerError unless the V tokens have the ids 0 to V - 1, each once."""
+    """Raise TokenizerError unless the V tokens have the ids 0 to V - 1, each once, and are few."""
+    check_memory(source, "the vocabulary", _BYTES_OF_TOKEN * len(ids))
     if sorted(ids.values()) != list(range(len(ids))):
         raise TokenizerError(
             f"{source}: {len(ids)} tokens need the ids 0 to {len(ids) - 1}, each once; found ids "
@@ -240,6 +240,7 @@ def added_tokens(
             f"{source}: added_tokens is not a list of objects with id and content"
         ) from error
     for token in tokens:
+        check_memory(source, "a token of added_tokens", _BYTES_OF_ADDED * len(token["content"]))
         expected = vocabulary.get(token["content"], token["id"])
         if token["id"] != expected:
             raise TokenizerError(
@@ -299,7 +300,7 @@ def tokenizer_of_files(files: TokenizerFiles) -> Tokenizer:
 
 
 def _model_type(content: Mapping[str, Any], source: str) -> str:
-    """Return the type of the model of a ``tokenizer.json``; refuse one that cannot be read."""
+    """Return the type of the model of a ``tokenizer.json``; TokenizerError if nothing reads it."""
     model = content.get("model")
     # Files of tokenizers < 0.9 name no type.
     found = model.get("type", "WordPiece") if isinstance(model, dict) else None
@@ -311,7 +312,6 @@ def _model_type(content: Mapping[str, Any], source: str) -> str:
             f"{source}: model.type: found {found!r}, expected {', '.join(known)}"
             f"{get or nearest(name, known)}"
         )
-    check_tokens(content, source)
     return found
 
 

@@ -33,7 +33,7 @@ SENTENCE_END = re.compile(r"[.!?…。！？]['\"”’»)\]_*]*$")
 _INNER_SENTENCE_END = re.compile(r"[.!?…]['\"”’»)\]]*\s+|[。！？][”’」』）]*")
 _BROKEN_COMPOUND = re.compile(r"[^\W\d_]-$")  # "a well-", not "in 1990-"
 _LOOKED_AT = 20  # rows, by which a column of numbers is known
-_NUMBER = re.compile(r"[-+]?\d+([.,]\d+)?")
+_NUMBER = re.compile(r"\s*[-+]?\d+([.,]\d+)?\s*")
 
 
 @dataclass(frozen=True)
@@ -239,13 +239,6 @@ def _never_closed(path: File, opened: int, where: str) -> CorpusError:
     return CorpusError(f"{path}:{opened}: <doc> without its </doc> {where}; extract it again")
 
 
-def _looks_like_names(texts: Sequence[object]) -> bool:
-    """Return whether all texts are numbers, as in a column of ids; False of none."""
-    return bool(texts) and all(
-        isinstance(text, str) and _NUMBER.fullmatch(text.strip()) for text in texts
-    )
-
-
 def texts_of_rows(
     raw: RawExamples, column: str, errors: Errors = "strict"
 ) -> Iterator[tuple[str, str]]:
@@ -254,7 +247,7 @@ def texts_of_rows(
         raise _no_column(raw.name, column, raw.columns)
     ahead = list(islice(raw.rows, _LOOKED_AT))
     found = [(place, text) for place, row in ahead if (text := row.get(column)) not in (None, "")]
-    if _looks_like_names([text for _, text in found]):
+    if found and all(isinstance(text, str) and _NUMBER.fullmatch(text) for _, text in found):
         raise CorpusError(
             f"{found[0][0]}: column {column!r} holds numbers ({found[0][1]!r}), expected a text; "
             "name another column with text_column"

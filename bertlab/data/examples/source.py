@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from bertlab.api.examples import Column, Example, LabelledExamples, RawExamples
 from bertlab.api.format import ColumnSources, LabelNames, NamedFormat
@@ -33,7 +33,6 @@ from bertlab.data.examples.values import (
 )
 from bertlab.data.rows.files import (
     TABLES,
-    added_reader,
     detect_format,
     ending_format,
     find_files,
@@ -46,7 +45,7 @@ from bertlab.data.rows.lines import holding, read_text, words_of
 from bertlab.data.rows.tables import PLAIN, RowReading, Unreadable
 from bertlab.data.sources import is_source, open_source
 from bertlab.errors import ConfigError, DataError, EmptyTextError, warn
-from bertlab.plugins.index import load_class
+from bertlab.plugins.index import load_class, of_package
 
 logger = logging.getLogger(__name__)
 
@@ -329,7 +328,10 @@ def _open_data_set(location: str, split: str | None) -> RawExamples | None:
     if is_source(location):
         return open_source(location).raw_examples(split)
     folder = Path(location).expanduser()
-    return added_reader("read_saved", location)(folder, split) if is_saved(folder) else None
+    if not is_saved(folder):
+        return None
+    read = of_package("data.read_saved", DataError, f"{location}: cannot be read")
+    return cast("RawExamples", read(folder, split))
 
 
 def _read_file(

@@ -26,7 +26,7 @@ from bertlab.data.rows.tables import PLAIN, HasHeader, RowReading, read_json, re
 from bertlab.data.sources import File, RemoteFile, located
 from bertlab.errors import BertlabError, DataError, nearest
 from bertlab.files import describe_missing, parse_json
-from bertlab.plugins.index import added_name, installed, where_to_get
+from bertlab.plugins.index import installed, of_package, where_to_get
 
 TABLES = {
     "auto": "by the ending of the file's name",
@@ -267,16 +267,9 @@ def open_rows(
         case "jsonl" | "json":
             return read_json(path, reading)
         case "parquet" | "arrow":
-            return added_reader("read_arrow", path)(path, form, only)
+            read = of_package("data.read_arrow", DataError, f"{path}: cannot be read")
+            return cast("RawExamples", read(path, form, only))
     raise ValueError(form)
-
-
-def added_reader(name: str, path: str) -> Callable[..., RawExamples]:
-    """Return a reader of bertlab-tasks."""
-    try:
-        return cast("Callable[..., RawExamples]", added_name("bertlab.data", name))
-    except ImportError as error:
-        raise DataError(f"{path}: cannot be read: {error}") from None
 
 
 def open_all(paths: Sequence[str], open_one: Callable[[str], RawExamples]) -> RawExamples:

@@ -32,9 +32,6 @@ BLOCK = 2**20
 MAX_LINE = 2**20
 """Characters; a longer line of a text is cut at a space and read as several."""
 
-PIECE = 2**16
-"""Characters of a line in which the items of a JSON array are looked for."""
-
 STANDARD_INPUT = "-"
 PACKED = {
     ".gz": "gzip",
@@ -48,12 +45,9 @@ PACKED = {
 
 _ARCHIVES = (".tar", ".tgz", ".tbz2", ".txz", ".tzst", ".7z", ".rar", ".lz4", ".br", ".z")
 SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
-BYTES_OF_ROW = 1000
-"""Memory of an Example, and of its sequence before it is packed."""
-
-COPIES = 8
-"""Memory for a character, as what reads rows makes copies of a line."""
-
+BYTES_OF_ROW = 1000  # of memory: an Example, and its sequence before it is packed
+COPIES = 8  # bytes for a character, as what reads rows makes copies of a line
+PIECE = 2**16  # characters of a line in which the items of a JSON array are looked for
 _XZ_MEMORY = 2**28  # bytes: four times what xz -9 needs
 _MOST_NAMED = 4
 
@@ -233,7 +227,7 @@ def read_lines(
     path: str | File,
     errors: Errors | None = None,
     max_line: int | None = None,
-    on_block: Callable[[str], object] = lambda text: None,
+    on_block: Callable[[str], object] | None = None,
 ) -> Iterator[str]:
     """Yield the lines of a file as they are read, without their ends (LF, CR LF or CR).
 
@@ -253,7 +247,8 @@ def read_lines(
         first, *rest = text.split("\n")  # "b\nc\nd" after "a" -> lines "ab" and "c"; "d" waits
         pending.append(first)
         size += len(first)
-        on_block(text)
+        if on_block is not None:
+            on_block(text)
         if max_line is None and size > BLOCK:
             taken = COPIES * (sum(map(sys.getsizeof, pending)) if is_packed(path) else size)
             check_memory(f"{input_name(path)}:{number + 1}", "this line", taken)

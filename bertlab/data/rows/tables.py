@@ -306,7 +306,8 @@ def read_json(path: str | File, reading: RowReading = PLAIN) -> RawExamples:
     name = input_name(path)
 
     def checked() -> Iterator[tuple[str, Mapping[str, Any]]]:
-        lines = read_lines(path, reading.errors, on_block=partial(_hold_json, name))
+        note = partial(_hold_json, name) if is_packed(path) else None
+        lines = read_lines(path, reading.errors, on_block=note)
         for where, row in _json_values(lines, name):
             if isinstance(row, dict):
                 yield where, row

@@ -11,10 +11,9 @@ import numpy.typing as npt
 from tokenizers import Tokenizer as Backend
 
 from bertlab.api import SpecialTokens, Tokenizer
-from bertlab.extend import BoolArray, TokenArray, TokenizerFiles, make_folder, write_json
+from bertlab.extend import BoolArray, TokenArray, TokenizerFiles, make_folder, parts, write_json
 from bertlab_modern.subword_files import checked_subwords, pair_layout, special_tokens
-from bertlab_modern.subword_growth import check_growth
-from bertlab_modern.word_starts import METASPACE, parts, word_marks
+from bertlab_modern.word_starts import METASPACE, word_marks
 
 
 class SubwordTokenizer(Tokenizer):
@@ -43,7 +42,6 @@ class SubwordTokenizer(Tokenizer):
             TokenizerError: see the class; or a role has no special token.
         """
         source, content = str(files.path), dict(files.content or {})
-        check_growth(content, source)
         prefix = files.set_in_config("add_prefix_space")
         splitter = content.get("pre_tokenizer")
         if prefix is not None and isinstance(splitter, dict) and "add_prefix_space" in splitter:
