@@ -135,10 +135,10 @@ from bertlab.data.rows.files import ending_format as ending_format
 from bertlab.data.rows.files import is_saved as is_saved
 from bertlab.data.rows.files import open_all as open_all
 from bertlab.data.rows.lines import DAMAGED_PACKED as DAMAGED_PACKED
-from bertlab.data.rows.lines import PACKED as PACKED
 from bertlab.data.rows.lines import STANDARD_INPUT as STANDARD_INPUT
 from bertlab.data.rows.lines import hold as hold
 from bertlab.data.rows.lines import input_name as input_name
+from bertlab.data.rows.lines import is_packed as is_packed
 from bertlab.data.rows.lines import open_unpacked as open_unpacked
 from bertlab.data.rows.lines import read_lines as read_lines
 from bertlab.data.rows.lines import words_of as words_of

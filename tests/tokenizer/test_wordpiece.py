@@ -301,7 +301,7 @@ def test_damaged_files(tmp_path, name, content, message):
         ({"model": {"vocab": {"[PAD]": 0}}}, r"no \[UNK\];"),
         ({"model": {"continuing_subword_prefix": ["##"], "vocab": {"[UNK]": 1}}}, "not usable"),
         ({"normalizer": {"type": "Nonsense"}}, "not usable"),
-        ({"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AA"}}, "Precompiled"),
+        ({"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AA"}}, "SentencePiece"),
         ({"pre_tokenizer": 3}, "not usable"),
         ({"added_tokens": [{"content": "x"}]}, "added_tokens"),
         ({"added_tokens": [{"content": "[PAD]", "id": 3}]}, "id 3 in added_tokens and 0"),

@@ -19,7 +19,7 @@ from shutil import copyfileobj
 from typing import IO, Any, Literal, cast
 
 from bertlab.api.examples import Column, RawExamples, holds_no_examples
-from bertlab.data.sources import File, located, open_file, state_of
+from bertlab.data.sources import File, RemoteFile, located, open_file
 from bertlab.errors import BertlabError, CorpusError, DataError
 from bertlab.files import check_memory
 
@@ -288,9 +288,10 @@ def _decoded_blocks(path: str | File, errors: Errors | None, is_rows: bool) -> I
     decoder = io.IncrementalNewlineDecoder(utf8, translate=True)
     packed, offset, lines = is_packed(path), 0, 0
     with explain_failed_read(name, error_class), _open(path) as file:
-        if packed:
-            size = state_of(located(path) if isinstance(path, str) else path)
-            hold(name, 0, size[0] or 0 if isinstance(size, list) else 0)
+        place = located(path) if isinstance(path, str) else path
+        is_remote = isinstance(place, RemoteFile)  # which counts its bytes as they come
+        if packed and not is_remote:
+            hold(name, 0, place.stat().st_size)
         # of a pipe, what there is: whoever types wants to see
         read = file.read if packed else file.read1  # type: ignore[attr-defined]
         while True:
@@ -304,7 +305,7 @@ def _decoded_blocks(path: str | File, errors: Errors | None, is_rows: bool) -> I
             text = text.removeprefix("\ufeff") if offset == 0 else text
             breaks = text.count("\n")
             taken = 2 * sys.getsizeof(text) + BYTES_OF_ROW * breaks
-            hold(name, taken, 0 if packed else len(block))
+            hold(name, taken, 0 if packed or is_remote else len(block))
             if is_rows and b"\0" in block and "\0" in text:
                 text = text[: text.index("\0")]
                 yield text

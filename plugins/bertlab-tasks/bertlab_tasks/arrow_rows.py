@@ -4,28 +4,28 @@ A dictionary, a long list or a packed page says how large it is; what is too lar
 name before it is unpacked, and rows are made so few at a time that they take little memory.
 """
 
-import shutil
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import accumulate, chain
+from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any, Literal
 
 from bertlab.api import DataError, RawExamples
 from bertlab.extend import (
     DAMAGED_PACKED,
-    PACKED,
-    RemoteFile,
     check_memory,
     hold,
     holds_no_examples,
+    is_packed,
     located,
     open_unpacked,
     reading_budget,
 )
 
 _BATCH = 1000  # rows
+_BLOCK = 2**20  # bytes
 _BYTES_OF_ROW = 1000  # of memory: an Example, and its sequence before it is packed
 
 
@@ -41,8 +41,8 @@ def read_arrow(
     import pyarrow as pa  # noqa: PLC0415
 
     with _explain_failed_read(path, form):
-        file = _seekable(path)
-        opened: Any = _opened(file, path, form)
+        file, stored = _seekable(path)
+        opened: Any = _opened(file, stored, path, form)
         schema = opened.schema_arrow if form == "parquet" else opened.schema
         features = datasets.Features.from_arrow_schema(schema)
     wanted = [each for each in schema.names if only is None or each in only]
@@ -51,12 +51,12 @@ def read_arrow(
         row = 1
         with _explain_failed_read(path, form):
             if form == "parquet":
-                found: Iterator[pa.RecordBatch] = _groups(opened, file, path, wanted)
+                found: Iterator[pa.RecordBatch] = _groups(opened, file, stored, path, wanted)
             elif isinstance(opened, pa.RecordBatchFileReader):
                 found = map(opened.get_batch, range(opened.num_record_batches))
             else:
                 found = iter(opened)
-            hold(path, 0, file.size())
+            hold(path, 0, stored)
             for batch in found:
                 yield from light_parts(batch, wanted, path, row)
                 row += len(batch)
@@ -73,6 +73,7 @@ def read_arrow(
 def _groups(
     opened: Any,  # noqa: ANN401
     file: Any,  # noqa: ANN401
+    stored: int,
     path: str,
     wanted: Sequence[str],
 ) -> Iterator[Any]:
@@ -88,7 +89,7 @@ def _groups(
     for number in range(meta.num_row_groups):
         group = meta.row_group(number)
         chunks = [group.column(place) for place in read]
-        packed = sum(chunk.total_compressed_size for chunk in chunks)
+        packed = min(stored, sum(chunk.total_compressed_size for chunk in chunks))
         sizes = {each.path_in_schema: 3 * each.total_uncompressed_size for each in chunks}
         _check_group(f"{path}: row group {number}", sizes, packed)
         # a text that stands in the dictionary of a column once may be that of all rows
@@ -164,13 +165,13 @@ def _light_rows(batch: Any, start: int, name: str) -> Any:  # noqa: ANN401
         rows = rows.slice(0, max(1, min(len(rows) // 2, len(rows) * _light() // taken)))
 
 
-def _opened(file: Any, path: str, form: str) -> Any:  # noqa: ANN401
+def _opened(file: Any, stored: int, path: str, form: str) -> Any:  # noqa: ANN401
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     if form == "parquet":
         return pq.ParquetFile(file)
-    _check_packed(file, path)
+    _check_packed(file, stored, path)
     try:
         return pa.ipc.open_file(file)
     except pa.ArrowInvalid:  # no footer: a stream, as datasets keeps in its cache
@@ -178,7 +179,7 @@ def _opened(file: Any, path: str, form: str) -> Any:  # noqa: ANN401
         return pa.ipc.open_stream(file)
 
 
-def _check_packed(file: Any, path: str) -> None:  # noqa: ANN401
+def _check_packed(file: Any, stored: int, path: str) -> None:  # noqa: ANN401
     """Refuse an Arrow file with packed batches that become too large; they say how large."""
     import pyarrow as pa  # noqa: PLC0415
 
@@ -187,7 +188,7 @@ def _check_packed(file: Any, path: str) -> None:  # noqa: ANN401
         for number, message in enumerate(iter(pa.ipc.MessageReader.open_stream(file))):
             if message.body is not None:
                 taken = 3 * _unpacked_size(message.metadata, memoryview(message.body))
-                check_memory(path, f"message {number}", taken, len(message.body))
+                check_memory(path, f"message {number}", taken, min(stored, len(message.body)))
 
 
 def _unpacked_size(meta: Any, body: memoryview) -> int:  # noqa: ANN401
@@ -222,17 +223,25 @@ def _unpacked_size(meta: Any, body: memoryview) -> int:  # noqa: ANN401
     )
 
 
-def _seekable(path: str) -> Any:  # noqa: ANN401
-    """Return what Arrow can seek in: the end of a file says where its columns are."""
+def _seekable(path: str) -> tuple[Any, int]:
+    """Return what Arrow can seek in, and how many bytes there are of it, packed if it is packed.
+
+    The end of a file says where its columns are.
+    """
     import pyarrow as pa  # noqa: PLC0415
 
     file = located(path)
-    if isinstance(file, RemoteFile) or file.suffix.lower() in PACKED:
-        with open_unpacked(file) as stream, NamedTemporaryFile() as copied:
-            shutil.copyfileobj(stream, copied)
-            copied.flush()
-            return pa.memory_map(copied.name)  # stays readable without its name
-    return pa.memory_map(path)
+    if isinstance(file, Path) and not is_packed(file):
+        found = pa.memory_map(path)
+        return found, found.size()
+    stored = file.stat().st_size if isinstance(file, Path) else 0
+    with open_unpacked(file) as stream, NamedTemporaryFile() as copied:
+        while block := stream.read(_BLOCK):
+            copied.write(block)
+            stored += 0 if is_packed(file) else len(block)
+            check_memory(path, "unpacked it", copied.tell(), stored)
+        copied.flush()
+        return pa.memory_map(copied.name), stored  # stays readable without its name
 
 
 @contextmanager
