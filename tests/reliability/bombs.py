@@ -107,7 +107,7 @@ def json_rows(folder: Path, run: Path, rng: random.Random) -> list[str]:
         parts = [(opening + row).encode(), *_repeated(f",{small}".encode(), size)]
         _write(path, iter([*parts, f"]}}{closing}\n".encode()]))
     else:
-        between = ",\n" if opening else "\n"
+        between = rng.choice([",\n", ","]) if opening else "\n"
         parts = [(opening + row + "]}").encode(), *_repeated((between + row + "]}").encode(), size)]
         _write(path, iter([*parts, f"{closing}\n".encode()]))
     return _fit(run, path)
@@ -179,6 +179,55 @@ def arrow(folder: Path, run: Path, rng: random.Random) -> list[str]:
     packed = "zstd" if shape == "packed" else "uncompressed"
     pa.feather.write_feather(pa.table(columns), path, compression=packed, chunksize=2**20)
     return _fit(run, path)
+
+
+def saved_data_sets(folder: Path, run: Path, rng: random.Random) -> list[str]:
+    """Folders of ``save_to_disk`` with packed batches, a large dictionary, lists of nothing."""
+    rows = rng.randrange(300, 1500)
+    columns = {"text": pa.array(["it is"] * rows), "label": pa.array(["red", "blue"] * rows)[:rows]}
+    shape = rng.choice(["dictionary", "packed", "nothing", "rows", "files"])
+    times = rng.randrange(2, 9)
+    if shape == "dictionary":
+        indices = pa.array(np.zeros(rows, np.int32))
+        columns["text"] = pa.DictionaryArray.from_arrays(indices, ["a" * (times * MB)])
+    elif shape in ("packed", "files"):
+        columns["text"] = pa.array(["it is " * (times * 40_000)] * min(rows, 400))
+        columns["label"] = columns["label"][: len(columns["text"])]
+    elif shape == "nothing":
+        ends = pa.array(np.arange(rows + 1, dtype=np.int64) * times * MB)
+        columns["x"] = pa.LargeListArray.from_arrays(ends, pa.nulls(rows * times * MB))
+    else:
+        rows *= 1000 * times
+        columns = {
+            name: pa.array(each.to_pylist()[:2] * (rows // 2)) for name, each in columns.items()
+        }
+    saved = folder / "saved"
+    part = saved / "train" if rng.random() < 0.5 else saved
+    part.mkdir(parents=True)
+    table = pa.table(columns)
+    names = [f"data-{n}.arrow" for n in range(times if shape == "files" else 1)]
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    for name in names:
+        with pa.ipc.new_stream(part / name, table.schema, options=options) as writer:
+            writer.write_table(table, rng.choice([100, MB]))
+    state = {"_data_files": [{"filename": name} for name in names], "_split": "train"}
+    (part / "state.json").write_text(json.dumps(state), "utf-8")
+    if part != saved:
+        (saved / "dataset_dict.json").write_text('{"splits": ["train"]}', "utf-8")
+    return _fit(run, saved)
+
+
+def hub(folder: Path, run: Path, rng: random.Random) -> list[str]:
+    """Data sets of the hub with rows of a large text, and with many rows; of unknown size."""
+    there = folder / "set"
+    there.mkdir()
+    rows, size = rng.choice([(40, 3 * MB), (400_000, 1), (1_500_000, 1)])
+    label = pa.array(["red", "blue"] * (rows // 2))
+    texts = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), ["it" * size])
+    pa.parquet.write_table(pa.table({"text": texts, "label": label}), there / "train.parquet")
+    if rng.random() < 0.3:
+        return _prepare(run, Path(f"hf:{there}"))
+    return _fit(run, Path(f"hf:{there}"))
 
 
 def text(folder: Path, run: Path, rng: random.Random) -> list[str]:
@@ -314,6 +363,6 @@ def study(folder: Path, run: Path, rng: random.Random) -> list[str]:
 
 
 MAKERS: tuple[Maker, ...] = (
-    *(a_table, json_rows, named_formats, parquet, arrow, text),
+    *(a_table, json_rows, named_formats, parquet, arrow, saved_data_sets, hub, text),
     *(tokenizer_json, checkpoint, config, records, study),
 )

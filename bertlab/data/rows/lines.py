@@ -19,7 +19,7 @@ from shutil import copyfileobj
 from typing import IO, Any, Literal, cast
 
 from bertlab.api.examples import Column, RawExamples, holds_no_examples
-from bertlab.data.sources import File, RemoteFile, located, open_file
+from bertlab.data.sources import File, located, open_file
 from bertlab.errors import BertlabError, CorpusError, DataError
 from bertlab.files import check_memory
 
@@ -289,8 +289,8 @@ def _decoded_blocks(path: str | File, errors: Errors | None, is_rows: bool) -> I
     packed, offset, lines = is_packed(path), 0, 0
     with explain_failed_read(name, error_class), _open(path) as file:
         place = located(path) if isinstance(path, str) else path
-        is_remote = isinstance(place, RemoteFile)  # which counts its bytes as they come
-        if packed and not is_remote:
+        is_local = isinstance(place, Path)  # another counts its bytes as they come
+        if packed and isinstance(place, Path):
             hold(name, 0, place.stat().st_size)
         # of a pipe, what there is: whoever types wants to see
         read = file.read if packed else file.read1  # type: ignore[attr-defined]
@@ -305,7 +305,7 @@ def _decoded_blocks(path: str | File, errors: Errors | None, is_rows: bool) -> I
             text = text.removeprefix("\ufeff") if offset == 0 else text
             breaks = text.count("\n")
             taken = 2 * sys.getsizeof(text) + BYTES_OF_ROW * breaks
-            hold(name, taken, 0 if packed or is_remote else len(block))
+            hold(name, taken, len(block) if is_local and not packed else 0)
             if is_rows and b"\0" in block and "\0" in text:
                 text = text[: text.index("\0")]
                 yield text
