@@ -87,9 +87,10 @@ def over_budget(size: int, stored: int = 0) -> str | None:
     limit, needed = reading_budget(stored), (size >> 20) + 1
     if size <= limit:
         return None
+    enough = 1 << needed.bit_length()  # a power of two, as it may go on growing
     return (
         f"takes {needed:,} MB of memory, expected at most {limit >> 20:,} MB (with "
-        f"{READING_MB}={needed} in the environment it may)"
+        f"{READING_MB}={enough} in the environment it may)"
     )
 
 

@@ -260,6 +260,6 @@ class OutOfMemoryError(BertlabError):
     code = "E604"
     remedy = (
         "Lower `data.batch_size` (with `trainer.accumulate_grad_batches` the batch of a step stays "
-        "as it is), `data.max_seq_length`, or the sizes of `model.encoder`. For a file that you "
-        "trust, set the environment variable `BERTLAB_READING_MB`, as the message says."
+        "as it is), `data.max_seq_length`, or the sizes of `model.encoder`. `BERTLAB_READING_MB` "
+        "in the environment allows reading more."
     )

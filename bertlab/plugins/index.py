@@ -26,14 +26,7 @@ from importlib.metadata import (
 from typing import Any
 
 from bertlab.api import CONTRACT, OLDEST_CONTRACT
-from bertlab.errors import (
-    BertlabError,
-    PluginError,
-    UnknownPluginError,
-    nearest,
-    told_with_place,
-    warn,
-)
+from bertlab.errors import PluginError, UnknownPluginError, nearest, told_with_place, warn
 
 OWN_PACKAGE = "bertlab-core"
 METAPACKAGE = "bertlab-lightning"  # all of them; on PyPI, bertlab is somebody else's
@@ -428,7 +421,7 @@ def added_name(module: str, name: str) -> object:
     return loaded
 
 
-def of_package(name: str, error: type[BertlabError], what: str) -> Any:  # noqa: ANN401
+def of_package(name: str, error: type[Exception], what: str) -> Any:  # noqa: ANN401
     """Return what a package adds under a name, such as ``data.UrlFile``.
 
     Without the package it is an error, which says ``what`` cannot be done.

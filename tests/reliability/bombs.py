@@ -194,10 +194,11 @@ def saved_data_sets(folder: Path, run: Path, rng: random.Random) -> list[str]:
         columns["text"] = pa.array(["it is " * (times * 40_000)] * min(rows, 400))
         columns["label"] = columns["label"][: len(columns["text"])]
     elif shape == "nothing":
-        ends = pa.array(np.arange(rows + 1, dtype=np.int64) * times * MB)
-        columns["x"] = pa.LargeListArray.from_arrays(ends, pa.nulls(rows * times * MB))
+        long = (2**31 - 1) // rows
+        ends = pa.array(np.arange(rows + 1, dtype=np.int64) * long)
+        columns["x"] = pa.LargeListArray.from_arrays(ends, pa.nulls(rows * long))
     else:
-        rows *= 1000 * times
+        rows = rng.randrange(1, 3) * 1_000_000
         columns = {
             name: pa.array(each.to_pylist()[:2] * (rows // 2)) for name, each in columns.items()
         }
@@ -218,16 +219,18 @@ def saved_data_sets(folder: Path, run: Path, rng: random.Random) -> list[str]:
 
 
 def hub(folder: Path, run: Path, rng: random.Random) -> list[str]:
-    """Data sets of the hub with rows of a large text, and with many rows; of unknown size."""
+    """Data sets of the hub with few rows of a large text, and with many rows.
+
+    The rows stand in a file of the cache, which is mapped into memory.
+    """
     there = folder / "set"
     there.mkdir()
-    rows, size = rng.choice([(40, 3 * MB), (400_000, 1), (1_500_000, 1)])
+    rows, size = rng.choice([(20, 3 * MB), (400_000, 1), (1_500_000, 1)])
     label = pa.array(["red", "blue"] * (rows // 2))
     texts = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), ["it" * size])
     pa.parquet.write_table(pa.table({"text": texts, "label": label}), there / "train.parquet")
-    if rng.random() < 0.3:
-        return _prepare(run, Path(f"hf:{there}"))
-    return _fit(run, Path(f"hf:{there}"))
+    command = _prepare(run, there) if rng.random() < 0.3 else _fit(run, there)
+    return [f"hf:{there}" if each == str(there) else each for each in command]
 
 
 def text(folder: Path, run: Path, rng: random.Random) -> list[str]:

@@ -19,7 +19,8 @@ from bertlab.data.corpus.store import StoreReport
 from bertlab.errors import CheckpointError, CorpusError, DataError, OutputError
 from bertlab.files import make_folder, new_folder, write_json
 from bertlab_pages.escaping import html_templates
-from bertlab_tasks.arrow_rows import read_arrow, read_saved
+from bertlab_tasks.arrow_rows import read_arrow
+from bertlab_tasks.data_sets import read_saved
 from tests.conftest import Command
 from tests.data.web_server import serving
 from tests.test_house import MODULES, OF_PACKAGES, ROOT

@@ -8,10 +8,10 @@ sec. 3), so a heading or a line of verse is a sentence of its own.
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice, pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import sentencex
 
@@ -245,7 +245,7 @@ def texts_of_rows(
     """Yield place and text of each row; the text is empty where the row has none."""
     if column not in raw.columns and not raw.rows_vary:
         raise _no_column(raw.name, column, raw.columns)
-    ahead = list(islice(raw.rows, _LOOKED_AT))
+    ahead = list(_first_rows(raw, column))
     found = [(place, text) for place, row in ahead if (text := row.get(column)) not in (None, "")]
     if found and all(isinstance(text, str) and _NUMBER.fullmatch(text) for _, text in found):
         raise CorpusError(
@@ -272,6 +272,14 @@ def texts_of_rows(
                 ) from None
             text = text.encode(errors="replace").decode()
         yield place, text
+
+
+def _first_rows(raw: RawExamples, column: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield rows up to the first with a text that is no number: texts may be long."""
+    for place, row in islice(raw.rows, _LOOKED_AT):
+        yield place, row
+        if (text := row.get(column)) and not _NUMBER.fullmatch(str(text)):
+            break
 
 
 def _no_column(place: str, column: str, columns: Sequence[str]) -> CorpusError:

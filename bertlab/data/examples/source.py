@@ -119,7 +119,7 @@ class _Opened:
 
 def _shown(value: object) -> str:
     text = value if isinstance(value, str) else repr(value)
-    text = " ".join(text.split())
+    text = " ".join(text.split(maxsplit=_SHOWN_CHARACTERS))  # of a text of any length
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 1]}…"
 
 

@@ -116,7 +116,7 @@ def _prefixes(path: str) -> set[str]:
 
 def _light() -> int:
     """Return the bytes that the rows may take that are made at a time."""
-    return reading_budget() // 8
+    return reading_budget() // 16
 
 
 def _parts(arrays: Sequence[Any]) -> Iterator[Any]:
