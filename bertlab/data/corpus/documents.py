@@ -115,7 +115,7 @@ logger = logging.getLogger(__name__)
 
 Format = Literal["sentences", "document", "wikiextractor"]
 
-MAX_DOCUMENT = 16 * 2**20
+MAX_DOCUMENT = 4 * 2**20
 """Characters; a longer document is read as several (see :func:`read_text_file`)."""
 
 DETECTION_CHARS = 2**16
