@@ -43,6 +43,7 @@ from bertlab.checkpoints.run_directory import RESULTS_FILE as RESULTS_FILE
 from bertlab.checkpoints.run_directory import STAGES_FILE as STAGES_FILE
 from bertlab.checkpoints.run_directory import STUDY_ENVIRONMENT as STUDY_ENVIRONMENT
 from bertlab.checkpoints.run_directory import VARIANT_ENVIRONMENT as VARIANT_ENVIRONMENT
+from bertlab.checkpoints.run_directory import check_nothing_leads_out as check_nothing_leads_out
 from bertlab.checkpoints.run_directory import choose_run_directory as choose_run_directory
 from bertlab.checkpoints.run_directory import claiming as claiming
 from bertlab.checkpoints.run_directory import give_up as give_up
@@ -97,6 +98,7 @@ from bertlab.config.yaml_files import yaml_inline as yaml_inline
 from bertlab.data.corpus.corpus import Corpus as Corpus
 from bertlab.data.corpus.corpus import read_raw_documents as read_raw_documents
 from bertlab.data.corpus.documents import Document as Document
+from bertlab.data.corpus.documents import texts_of_rows as texts_of_rows
 from bertlab.data.corpus.prepare import open_prepared as open_prepared
 from bertlab.data.corpus.prepare import unwritable_cache as unwritable_cache
 from bertlab.data.corpus.python_english import python_english_documents as python_english_documents
@@ -131,11 +133,16 @@ from bertlab.data.module import ReportRow as ReportRow
 from bertlab.data.module import naming as naming
 from bertlab.data.module import naming_head as naming_head
 from bertlab.data.pretraining import PretrainingData as PretrainingData
-from bertlab.data.rows.data_sets import is_saved as is_saved
 from bertlab.data.rows.files import ending_format as ending_format
+from bertlab.data.rows.files import is_saved as is_saved
+from bertlab.data.rows.files import open_all as open_all
 from bertlab.data.rows.files import open_rows as open_rows
+from bertlab.data.rows.lines import DAMAGED_PACKED as DAMAGED_PACKED
 from bertlab.data.rows.lines import STANDARD_INPUT as STANDARD_INPUT
+from bertlab.data.rows.lines import hold as hold
 from bertlab.data.rows.lines import input_name as input_name
+from bertlab.data.rows.lines import is_packed as is_packed
+from bertlab.data.rows.lines import open_unpacked as open_unpacked
 from bertlab.data.rows.lines import read_lines as read_lines
 from bertlab.data.rows.lines import words_of as words_of
 from bertlab.data.rows.tables import RowReading as RowReading
@@ -161,6 +168,7 @@ from bertlab.data.sources import RemoteFile as RemoteFile
 from bertlab.data.sources import default_cache_dir as default_cache_dir
 from bertlab.data.sources import is_source as is_source
 from bertlab.data.sources import is_url as is_url
+from bertlab.data.sources import located as located
 from bertlab.data.sources import sha256_of as sha256_of
 from bertlab.encoders.attention import add_attention_kernel as add_attention_kernel
 from bertlab.encoders.attention import attend as attend
@@ -199,7 +207,7 @@ from bertlab.errors import without_secrets as without_secrets
 from bertlab.errors import working as working
 from bertlab.files import LARGEST_FILE as LARGEST_FILE
 from bertlab.files import WholeFile as WholeFile
-from bertlab.files import check_nothing_leads_out as check_nothing_leads_out
+from bertlab.files import check_memory as check_memory
 from bertlab.files import create_text as create_text
 from bertlab.files import explain_damage as explain_damage
 from bertlab.files import explain_failed_write as explain_failed_write
@@ -212,6 +220,7 @@ from bertlab.files import read_bytes as read_bytes
 from bertlab.files import read_json as read_json
 from bertlab.files import read_object as read_object
 from bertlab.files import read_text as read_text
+from bertlab.files import reading_budget as reading_budget
 from bertlab.files import replacing as replacing
 from bertlab.files import utf8 as utf8
 from bertlab.files import write_json as write_json
@@ -286,6 +295,8 @@ from bertlab.tokenizer.files import prefixed as prefixed
 from bertlab.tokenizer.files import special_token as special_token
 from bertlab.tokenizer.kinds import MAX_WORD_CHARACTERS as MAX_WORD_CHARACTERS
 from bertlab.tokenizer.kinds import train_tokenizer as train_tokenizer
+from bertlab.tokenizer.words import check_growth as check_growth
+from bertlab.tokenizer.words import parts as parts
 from bertlab.training.callbacks import StopOnSignal as StopOnSignal
 from bertlab.training.callbacks import can_draw as can_draw
 from bertlab.training.cli import BertlabCLI as BertlabCLI

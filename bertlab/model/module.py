@@ -21,6 +21,7 @@ from bertlab.model.build import build_layers, check_tasks, keeps_encoder_fixed
 from bertlab.model.evaluation import Evaluations
 from bertlab.model.losses import NumericalGuard, Passes, StepLoss, global_counts, shares_of
 from bertlab.model.optimizer import (
+    ENTRIES,
     EarlierOptimizer,
     build_optimizer,
     build_schedule,
@@ -297,9 +298,10 @@ class BertModule(LightningModule):
         self.numerical_guard.finish()
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Save no state that comes after a step which was not taken."""
-        del checkpoint
+        """Save no state that comes after a step which was not taken, and the size of it."""
         self.numerical_guard.finish()
+        for each in checkpoint.get("optimizer_states", ()):
+            each[ENTRIES] = len(each.get("state", ()))
 
     def on_train_end(self) -> None:
         """Look at the last step too."""

@@ -20,6 +20,8 @@ from bertlab.data.run_length import check_changes, is_endless
 from bertlab.errors import ConfigError, PluginError, nearest
 from bertlab.model.optimizer_config import OptimizerConfig, of_layers
 
+ENTRIES = "entries"  # in an optimiser's state: how many parameters it remembers something of
+
 
 def parameter_groups(config: OptimizerConfig, module: nn.Module) -> list[ParameterGroup]:
     """Return the trainable parameters in groups for an optimiser.

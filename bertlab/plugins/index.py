@@ -76,7 +76,8 @@ _BRINGS = {
     ),
     "bertlab-tasks": (
         "head feature_tagging, head multi_label, head multiple_choice, head span, head tagging, "
-        "data_module several_heads, source python-english-rows, name data.ListReader, "
+        "data_module several_heads, source hf, source python-english-rows, "
+        "name data.ListReader, name data.read_arrow, name data.read_saved, "
         "output_format csv, output_format tsv, output_format parquet, format ax, format codah, "
         "format cola, format conll, format mnli, format mnli_mismatched, format mrpc, format qnli, "
         "format qqp, format rte, format sick, format sick_relatedness, format snli, format squad, "
@@ -402,6 +403,17 @@ def added_name(module: str, name: str) -> object:
         check_contract(entry.dist.name)
     loaded: object = entry.load()
     return loaded
+
+
+def of_package(name: str, error: type[Exception], what: str) -> Any:  # noqa: ANN401
+    """Return what a package adds under a name, such as ``data.UrlFile``.
+
+    Without the package it is an error, which says ``what`` cannot be done.
+    """
+    try:
+        return added_name(*f"bertlab.{name}".rsplit(".", 1))
+    except ImportError as missing:
+        raise error(f"{what}: {missing}") from None
 
 
 def _split(entry_name: str) -> tuple[str, str]:

@@ -6,13 +6,13 @@ import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import Any, cast
+from typing import Any
 
 from bertlab.api.examples import Example, RawExamples
 from bertlab.api.format import LabelNames
 from bertlab.data.examples.columns import Mapped
 from bertlab.errors import DataError, EmptyTextError, nearest
-from bertlab.plugins.index import added_name
+from bertlab.plugins.index import of_package
 
 # ['a', 'b'], {"a": 1}, ('a',), (0, 1), (), set(), array([1])
 _PRINTED = re.compile(
@@ -151,11 +151,8 @@ def column_reader(
     """Return the reader of a column, with these arguments; bertlab-tasks has that of lists."""
     kind = ColumnReader
     if mapped.column.kind not in ("text", "label"):
-        try:
-            kind = cast("type[ColumnReader]", added_name("bertlab.data", "ListReader"))
-        except ImportError as error:
-            column = mapped.column
-            raise DataError(f"{mapped.place}: cannot read {column.kind}: {error}") from None
+        failure = f"{mapped.place}: cannot read {mapped.column.kind}"
+        kind = of_package("data.ListReader", DataError, failure)
     return kind(mapped, by_raw, no_label, labelled)
 
 

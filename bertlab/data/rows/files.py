@@ -12,7 +12,6 @@ from pathlib import Path, PurePath
 from typing import Any, cast
 
 from bertlab.api.examples import Column, RawExamples
-from bertlab.data.rows.data_sets import read_arrow
 from bertlab.data.rows.lines import (
     PACKED,
     STANDARD_INPUT,
@@ -27,7 +26,7 @@ from bertlab.data.rows.tables import PLAIN, HasHeader, RowReading, read_json, re
 from bertlab.data.sources import File, RemoteFile, located
 from bertlab.errors import BertlabError, DataError, nearest
 from bertlab.files import describe_missing, parse_json
-from bertlab.plugins.index import installed, where_to_get
+from bertlab.plugins.index import installed, of_package, where_to_get
 
 TABLES = {
     "auto": "by the ending of the file's name",
@@ -268,7 +267,8 @@ def open_rows(
         case "jsonl" | "json":
             return read_json(path, reading)
         case "parquet" | "arrow":
-            return read_arrow(path, form, only)
+            read = of_package("data.read_arrow", DataError, f"{path}: cannot be read")
+            return cast("RawExamples", read(path, form, only))
     raise ValueError(form)
 
 
@@ -296,3 +296,8 @@ def open_all(paths: Sequence[str], open_one: Callable[[str], RawExamples]) -> Ra
 
     joined.rows = rows()
     return joined
+
+
+def is_saved(folder: Path) -> bool:
+    """Return whether a folder was written by ``save_to_disk`` of ``datasets``."""
+    return (folder / "dataset_dict.json").is_file() or (folder / "state.json").is_file()

@@ -10,14 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertlab.api import DataError, hookimpl
-from bertlab.extend import (
-    WholeFile,
-    explain_failed_write,
-    json_line,
-    make_folder,
-    replacing,
-    say,
-)
+from bertlab.extend import WholeFile, explain_failed_write, json_line, make_folder, replacing, say
 
 if TYPE_CHECKING:
     # imported late: Arrow may start threads, which the process that runs are forked from must not
