@@ -131,7 +131,9 @@ def kept_parsers() -> Iterator[None]:
 
         cli.parser = keep(cli.command, cli.request, build)
 
-    def build_once(command: str, request: Request) -> Any:
+    def build_once(command: str, request: Request, with_hooks: bool = True) -> Any:
+        if not with_hooks:
+            return build_parser(command, request, with_hooks=False)
         return keep(command, request, lambda: build_parser(command, request))
 
     with pytest.MonkeyPatch.context() as patch:

@@ -4,6 +4,7 @@ They are ``vocab.txt`` and ``tokenizer.json``; nothing in them is executed.
 """
 
 import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -81,10 +82,7 @@ def vocabulary_state(
 
 
 def checked_state(state: dict[str, Any], source: str) -> dict[str, Any]:
-    """Return the parts of a ``tokenizer.json`` that matter, in canonical form.
-
-    Truncation and padding presets are left out; post-processor and decoder are BERT's.
-    """
+    """Return what matters of a ``tokenizer.json``; post-processor and decoder are BERT's."""
     model = _checked_model(state["model"], source)
     vocabulary: dict[str, int] = model["vocab"]
     added = added_tokens(state.get("added_tokens") or [], vocabulary, SPECIAL_TOKENS, source)
@@ -98,10 +96,12 @@ def checked_state(state: dict[str, Any], source: str) -> dict[str, Any]:
             f"{', '.join(map(repr, list(ids)[:5]))})"
         )
     check_ids(ids, source)
-    # The backend panics on a damaged one, and it is never BERT's.
-    if "Precompiled" in json.dumps(state.get("normalizer")):
-        raise TokenizerError(f"{source}: found SentencePiece's normalizer, expected BERT's")
-    check_growth(state, source)
+    written = json.dumps([state.get("normalizer"), state.get("pre_tokenizer")])
+    if re.findall(r'"type": "(\w+)"', written) != ["BertNormalizer", "BertPreTokenizer"]:
+        # The backend panics on a damaged one, and it is never BERT's.
+        if "Precompiled" in json.dumps(state.get("normalizer")):
+            raise TokenizerError(f"{source}: found SentencePiece's normalizer, expected BERT's")
+        check_growth(state, source)
     known = {token["content"] for token in added}
     added += [special_token(token, ids[token]) for token in SPECIAL_TOKENS if token not in known]
     return {

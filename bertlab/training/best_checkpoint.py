@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from string import Formatter
 from typing import Any
@@ -51,7 +51,7 @@ class BestCheckpoint(ModelCheckpoint):
         if isinstance(pl_module, BertModule):
             self.monitor, mode = choose_monitor(self.monitor, pl_module, self._given_mode)
             _set_mode(self, mode)
-            _check_figures(self.filename or "", pl_module.metric_names())
+            _check_figures(self.filename or "", pl_module)
         super().setup(trainer, pl_module, stage)
 
     def on_train_batch_end(
@@ -198,10 +198,10 @@ def check_checkpoints(settings: Mapping[str, Any]) -> None:
         )
 
 
-def _check_figures(filename: str, metrics: Sequence[str]) -> None:
+def _check_figures(filename: str, model: BertModule) -> None:
     """Raise ConfigError if a name asks for a figure that is not there: Lightning writes 0."""
     for _, name, _, _ in Formatter().parse(filename):
-        if name and name not in ("epoch", "step", *metrics):
+        if name and name not in ("epoch", "step", *(metrics := model.metric_names())):
             raise ConfigError(
                 f"checkpoint.filename: found {{{name}}}{nearest(name, metrics)} "
                 f"(there are: epoch, step, {', '.join(metrics)})"

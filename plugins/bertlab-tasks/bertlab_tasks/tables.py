@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertlab.api import DataError, hookimpl
-from bertlab.extend import WholeFile, explain_failed_write, json_line, make_folder, replacing, say
+from bertlab.extend import WholeFile, explain_failed_write, make_folder, replacing, say
 
 if TYPE_CHECKING:
     # imported late: Arrow may start threads, which the process that runs are forked from must not
@@ -34,11 +34,14 @@ class JsonFile:
     """Rows as JSON lines, in a file that is there when it is whole."""
 
     def __init__(self, output: Path) -> None:
+        from bertlab.extend import json_line  # noqa: PLC0415  torch, not for other commands
+
         self.text = WholeFile(output)
+        self.line = json_line
 
     def write(self, row: Mapping[str, Any]) -> None:
         """Write a row."""
-        self.text.write(json_line(row))
+        self.text.write(self.line(row))
 
     def close(self) -> None:
         """Put the file in its place."""
