@@ -201,11 +201,12 @@ def check_checkpoints(settings: Mapping[str, Any]) -> None:
 def _check_figures(filename: str, model: BertModule) -> None:
     """Raise ConfigError if a name asks for a figure that is not there: Lightning writes 0."""
     for _, name, _, _ in Formatter().parse(filename):
-        if name and name not in ("epoch", "step", *(metrics := model.metric_names())):
-            raise ConfigError(
-                f"checkpoint.filename: found {{{name}}}{nearest(name, metrics)} "
-                f"(there are: epoch, step, {', '.join(metrics)})"
-            )
+        if not name or name in ("epoch", "step") or name in (metrics := model.metric_names()):
+            continue
+        raise ConfigError(
+            f"checkpoint.filename: found {{{name}}}{nearest(name, metrics)} "
+            f"(there are: epoch, step, {', '.join(metrics)})"
+        )
 
 
 def direct_callbacks(trainer: Trainer, model: BertModule, given: object) -> None:
