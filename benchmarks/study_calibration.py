@@ -24,6 +24,21 @@ which the mean is one deviation below); `together` (60 % of the variance is the 
 all variants); `fails` (one variant ends ten deviations lower in a tenth of its runs).
 `rows`: variants that are equally good in the population but better at different rows, whose scores
 are kept. `nested`: each pre-training is fine-tuned five times, and half the variance is of either.
+`two humps N`: half of all runs are N deviations lower, in every variant. `baseline noisy 5`: five
+times the deviation. `2 against 10`, `10 against 2`, …: runs of the baseline, and of the others;
+`, few noisy`: those of which there are few are three times as noisy.
+`fails RATE by N` and `one fails RATE by N`: that share of the runs of all variants, or of the
+second one, is N deviations lower. These lines are a table of their own (``--failures``), since what
+a star is about depends on what is found:
+
+- **found**: failed runs that the report counts as failed; **good lost**: good ones that it does.
+- **false star**: a star anywhere that is not true: of runs that learned, or (of equal variants) of
+  all runs. **star on all runs**: one on the variant that fails, about the mean of all its runs,
+  which differs.
+- **rate shown**: Fisher's test after Holm shows that the second variant fails more often.
+- **power**: of the last variant, better by four deviations over the square root of (seeds / 3), and
+  of Welch's t-test of all runs, corrected by Holm.
+
 `fives 0`, `0.3`, `0.6`: rows in groups of five, and that share of how a variant takes to a row is
 the group's; `uneven 0.6`: groups of 1 to about 30; `paradigms`: 67 groups, as
 BLiMP has, and 0.6; `few`, `few uneven`: 12 groups. In lines with `unnamed` the study is not told of
@@ -35,6 +50,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +59,7 @@ from scipy import special, stats
 
 from bertlab_evaluations.clusters import Clusters
 from bertlab_studies.report.comparison import LEVEL
+from bertlab_studies.report.failed_runs import failed_runs
 from bertlab_studies.report.row_noise import row_warnings
 from bertlab_studies.report.statistics import compare_study, holm
 from bertlab_studies.study_scores import Cell, Measure, StudyScores, VariantScores
@@ -55,14 +72,25 @@ TEST_ROWS = 277  # RTE's development set
 NOISY = 3.0
 EFFECT = 4.0  # deviations, at three seeds
 DESIGNS = ((2, 1), (6, 2), (8, 4))  # variants, tasks
+FAILING = (0.1, 0.3, 0.5, 0.7)  # shares of the runs
+DEPTHS = (3, 6, 10, 30)  # deviations
+MORE_DESIGNS = ((3, 1), (3, 2), (6, 1), (6, 2))
 SEEDS = (3, 5, 10, 25)
 ROWS = (100, 277, 1000, 5000)
 UNNAMED = ", unnamed"
+_NAME = "task0 accuracy"  # of the measure in the table of failed runs
 HEAD = """{studies:,} studies a line, seed {seed}
 
 | noise | variants × tasks | seeds | false alarm | as promised | paired t, Holm |\
  coverage | as promised | power | paired t, Holm |
 | --- | ---: | ---: | --- | --- | ---: | --- | --- | ---: | ---: |"""
+
+
+FAILURES_HEAD = """{studies:,} studies a line, seed {seed}
+
+| noise | variants × tasks | seeds | found | good lost | false star | as promised |\
+ star on all runs | rate shown | power | Welch, Holm |
+| --- | ---: | ---: | ---: | ---: | --- | --- | ---: | ---: | ---: | ---: |"""
 
 
 @dataclass(frozen=True)
@@ -97,8 +125,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--lines", nargs="*", help="kinds of noise; all if not given")
     parser.add_argument("--table", type=Path, help="file that lines are added to")
+    parser.add_argument("--failures", action="store_true", help="the table of failed runs")
     given = parser.parse_args()
-    head = HEAD.format(studies=given.studies, seed=given.seed)
+    head = FAILURES_HEAD if given.failures else HEAD
+    head = head.format(studies=given.studies, seed=given.seed)
     done = given.table.read_text("utf-8") if given.table and given.table.exists() else ""
     if done and not done.startswith(head):
         parser.error(f"--table: {given.table} is of another number of studies, or seed")
@@ -110,34 +140,96 @@ def main() -> None:
 
         if not done:
             show(head)
-        for line in lines():
-            asked = not given.lines or line.noise.partition(",")[0] in given.lines
+        make = failures_line if given.failures else table_line
+        for line in failing_lines() if given.failures else lines():
+            asked = not given.lines or {line.noise, line.noise.partition(",")[0]} & {*given.lines}
             if asked and line.label not in done:
-                show(table_line(line, given.studies, given.seed))
+                show(make(line, given.studies, given.seed))
 
 
 def lines() -> Iterator[Line]:
     """Yield the lines of the table."""
-    for noise in NOISES:
-        for variants, tasks in DESIGNS:
-            for seeds in SEEDS:
-                if (variants, tasks) == DESIGNS[-1] and noise not in ("normal", "spread"):
-                    continue
-                yield Line(noise, variants, tasks, seeds)
+    for noise, (variants, tasks), seeds in product(NOISES, DESIGNS, SEEDS):
+        if (variants, tasks) != DESIGNS[-1] or noise in ("normal", "spread"):
+            yield Line(noise, variants, tasks, seeds)
+    more = (*NOISY_BASELINES, *HUMPS)
+    for noise, (variants, tasks), seeds in product(more, MORE_DESIGNS, SEEDS[:2]):
+        yield Line(noise, variants, tasks, seeds)
+    for noise in NOISY_BASELINES:
+        yield Line(noise, 8, 9, 3)
+    for noise, (variants, tasks) in product(UNEQUAL, ((2, 1), (6, 1))):
+        yield Line(noise, variants, tasks, 10)
     for rows in ROWS:
         for seeds in (3, 10) if rows > 1000 else SEEDS:
             yield Line("rows", 2, 1, seeds, rows)
     yield Line("rows", 6, 2, 5, TEST_ROWS)
-    for noise, (rows, _, _) in GROUPS.items():
-        for named in ("", UNNAMED):
-            for seeds in (3, 10):
-                yield Line(noise + named, 2, 1, seeds, rows)
+    for (noise, (rows, _, _)), named, seeds in product(GROUPS.items(), ("", UNNAMED), (3, 10)):
+        yield Line(noise + named, 2, 1, seeds, rows)
+
+
+def failing_lines() -> Iterator[Line]:
+    """Yield the lines of the table of failed runs."""
+    designs = ((2, (5, 10, 25)), (6, (3, 5, 10)))
+    for which, rate, depth, (variants, all_seeds) in product(
+        ("fails", "one fails"), FAILING, DEPTHS, designs
+    ):
+        for seeds in all_seeds:
+            if depth == 10 or seeds == 10:
+                yield Line(f"{which} {rate} by {depth}", variants, 1, seeds)
+
+
+def failures_line(line: Line, studies: int, seed: int) -> str:
+    """Simulate the studies of a line of the table of failed runs, and return it."""
+    rng = np.random.default_rng([seed, *map(ord, line.noise), line.variants, line.seeds])
+    planted = EFFECT * DEVIATION * (3 / line.seeds) ** 0.5
+    failing = failing_noise(line.noise)
+    found = lost = fell = good = stars = true_stars = rates = shown = welch = 0
+    for _ in range(studies):
+        drawn = failing((line.variants, line.seeds), rng)
+        study = _study_of(line, CENTER + DEVIATION * drawn.values)
+        called = failed_runs(study, study.measures[0])
+        marked = np.array([[s in called[v] for s in range(line.seeds)] for v in study.variants])
+        found, fell = found + (marked & drawn.failed).sum(), fell + drawn.failed.sum()
+        lost, good = lost + (marked & ~drawn.failed).sum(), good + (~drawn.failed).sum()
+        compared = compare_study(study, draws=0)
+        starred = [key[0] for key, one in compared.items() if one.significant]
+        of_all = (
+            "1" in starred and line.noise.startswith("one") and not compared["1", _NAME].of_learned
+        )
+        true_stars += of_all
+        stars += len(starred) > of_all
+        failures = compared["1", _NAME].failures
+        rates += failures is not None and (failures.p_adjusted or 0.0) <= LEVEL
+        effects = np.zeros((line.variants, 1))
+        effects[-1] = planted
+        drawn = failing((line.variants, line.seeds), rng)
+        other = _study_of(line, CENTER + effects + DEVIATION * drawn.values)
+        key = (list(other.variants)[-1], _NAME)
+        shown += compare_study(other, draws=0)[key].significant
+        welch += welch_test(other)[key] <= LEVEL
+    return (
+        f"{line.label} {found / max(fell, 1):.0%} | {lost / max(good, 1):.1%} |"
+        f" {stars / studies:.1%} {interval(stars, studies)} | {verdict(stars, studies, LEVEL)} |"
+        f" {true_stars / studies:.0%} | {rates / studies:.0%} | {shown / studies:.0%} |"
+        f" {welch / studies:.0%} |"
+    )
+
+
+def _study_of(line: Line, values: Array) -> StudyScores:
+    """Return a study of one task with these ``(variants, seeds)`` values."""
+    variants = {
+        str(number): VariantScores({_NAME: Cell(dict(enumerate(each)))})
+        for number, each in enumerate(values.tolist())
+    }
+    measure = Measure("task0", "accuracy")
+    return StudyScores("simulated", "0", list(range(line.seeds)), [measure], variants)
 
 
 def table_line(line: Line, studies: int, seed: int) -> str:
     """Simulate the studies of a line, and return it."""
     rng = np.random.default_rng([seed, *map(ord, line.noise), line.variants, line.seeds, line.rows])
-    planted = EFFECT * DEVIATION * (3 / line.seeds) ** 0.5
+    runs = min(UNEQUAL.get(line.noise, (line.seeds,))[:2])
+    planted = EFFECT * DEVIATION * (3 / runs) ** 0.5
     truth = planted if line.rows else true_difference(line, planted, rng)
     alarms = former_alarms = held = shown = former_shown = warned = 0
     for _ in range(studies):
@@ -168,7 +260,8 @@ def true_difference(line: Line, planted: float, rng: np.random.Generator) -> flo
     effects = np.zeros(line.variants)
     effects[-1] = planted
     values = _values(line.noise, effects, 300_000, rng)
-    return float(values[-1].mean() - values[0].mean())
+    means = np.nanmean(values, axis=1) if line.noise not in UNEQUAL else CENTER + effects
+    return float(means[-1] - means[0])
 
 
 def make_study(line: Line, planted: float, rng: np.random.Generator) -> StudyScores:
@@ -184,7 +277,10 @@ def make_study(line: Line, planted: float, rng: np.random.Generator) -> StudySco
             cells = _scored_rows(line, effects, rng)
         else:
             values = _values(line.noise, effects, line.seeds, rng)
-            cells = [Cell(dict(enumerate(of_variant))) for of_variant in values.tolist()]
+            cells = [
+                Cell({seed: each for seed, each in enumerate(of_variant) if np.isfinite(each)})
+                for of_variant in values.tolist()
+            ]
         for name, cell in zip(names, cells, strict=True):
             found[name].cells[measure.name] = cell
     return study
@@ -192,9 +288,15 @@ def make_study(line: Line, planted: float, rng: np.random.Generator) -> StudySco
 
 def _values(noise: str, effects: Array, seeds: int, rng: np.random.Generator) -> Array:
     """Return ``(variants, seeds)`` values."""
-    values = CENTER + effects[:, None] + DEVIATION * NOISES[noise]((len(effects), seeds), rng)
+    values = (
+        CENTER + effects[:, None] + DEVIATION * (NOISES | _MORE)[noise]((len(effects), seeds), rng)
+    )
     if noise == "discrete":
         return np.round(values * TEST_ROWS) / TEST_ROWS
+    if noise in UNEQUAL:
+        baseline, others, _ = UNEQUAL[noise]
+        values[0, baseline:] = np.nan
+        values[1:, others:] = np.nan
     return np.minimum(values, CENTER + DEVIATION) if noise == "ceiling" else values
 
 
@@ -244,10 +346,10 @@ def _groups(line: Line, rng: np.random.Generator) -> tuple[Clusters, float]:
 Noise = Callable[[tuple[int, int], np.random.Generator], Array]
 
 
-def _noisy(which: int, make: Noise) -> Noise:
+def _noisy(which: int | slice, make: Noise, times: float = NOISY) -> Noise:
     def draw(shape: tuple[int, int], rng: np.random.Generator) -> Array:
         values = make(shape, rng)
-        values[which] *= NOISY
+        values[which] *= times
         return values
 
     return draw
@@ -284,6 +386,34 @@ def _nested(shape: tuple[int, int], rng: np.random.Generator) -> Array:
     return 0.5**0.5 * (rng.standard_normal(shape) + tuned)
 
 
+@dataclass(frozen=True)
+class Drawn:
+    """``(variants, seeds)`` values in deviations, and whether each run failed."""
+
+    values: Array
+    failed: NDArray[np.bool_]
+
+
+def failing_noise(name: str) -> Callable[[tuple[int, int], np.random.Generator], Drawn]:
+    """Return what draws the noise of ``fails RATE by DEPTH`` or ``one fails RATE by DEPTH``."""
+    *_, rate, _, depth = name.split()
+
+    def draw(shape: tuple[int, int], rng: np.random.Generator) -> Drawn:
+        failed = rng.random(shape) < float(rate)
+        if name.startswith("one"):
+            failed[[number for number in range(shape[0]) if number != 1]] = False
+        return Drawn(rng.standard_normal(shape) - float(depth) * failed, failed)
+
+    return draw
+
+
+def _humps(depth: float) -> Noise:
+    def draw(shape: tuple[int, int], rng: np.random.Generator) -> Array:
+        return failing_noise(f"fails 0.5 by {depth}")(shape, rng).values
+
+    return draw
+
+
 # rows, groups, and their share of how a variant takes to a row
 GROUPS: dict[str, tuple[int, int, float]] = {
     "fives 0": (1000, 200, 0.0),
@@ -295,6 +425,22 @@ GROUPS: dict[str, tuple[int, int, float]] = {
     "few uneven": (240, 12, 0.6),
 }
 
+HUMPS: dict[str, Noise] = {f"two humps {depth}": _humps(depth) for depth in (3, 6, 10)}
+NOISY_BASELINES: dict[str, Noise] = {
+    f"baseline noisy {times}": _noisy(0, _normal, times) for times in (3, 5)
+}
+# runs of the baseline, of the others, and which of them are noisy
+UNEQUAL: dict[str, tuple[int, int, int | slice | None]] = {
+    "2 against 10": (2, 10, None),
+    "2 against 10, few noisy": (2, 10, 0),
+    "3 against 10": (3, 10, None),
+    "3 against 10, few noisy": (3, 10, 0),
+    "10 against 2": (10, 2, None),
+    "10 against 2, few noisy": (10, 2, slice(1, None)),
+    "10 against 3": (10, 3, None),
+    "10 against 3, few noisy": (10, 3, slice(1, None)),
+    "5 against 10": (5, 10, None),
+}
 NOISES: dict[str, Noise] = {
     "normal": _normal,
     "one noisy": _noisy(1, _normal),
@@ -311,10 +457,32 @@ NOISES: dict[str, Noise] = {
 }
 
 
+# lines of designs of their own
+_MORE = NOISY_BASELINES | HUMPS
+_MORE |= {
+    name: _normal if few is None else _noisy(few, _normal) for name, (*_, few) in UNEQUAL.items()
+}
+
+
+def welch_test(study: StudyScores) -> dict[tuple[str, str], float]:
+    """Return the p-values of Welch's t-test over all runs, corrected by Holm."""
+    base, *others = study.variants
+    keys = [(name, measure.name) for name in others for measure in study.measures]
+    sides = {
+        (name, measure.name): list(study.cell(name, measure).values.values())
+        for name in study.variants
+        for measure in study.measures
+    }
+    p = [stats.ttest_ind(sides[key], sides[base, key[1]], equal_var=False).pvalue for key in keys]
+    return dict(zip(keys, holm([float(each) for each in p]), strict=True))
+
+
 def former_test(study: StudyScores) -> dict[tuple[str, str], float]:
     """Return the p-values of a paired t-test for each comparison, corrected by Holm."""
     names = list(study.variants)
     keys = [(name, measure.name) for name in names[1:] for measure in study.measures]
+    if len({len(study.cell(name, study.measures[0]).values) for name in names}) > 1:
+        return welch_test(study)  # runs do not pair
     # (variants, measures, seeds)
     values = np.array(
         [

@@ -14,6 +14,7 @@ from bertlab.api.batch import first_token as first_token
 from bertlab.api.batch import last_token as last_token
 from bertlab.api.batch import pack as pack
 from bertlab.api.command import Command as Command
+from bertlab.api.encoder import Adapter as Adapter
 from bertlab.api.encoder import Encoder as Encoder
 from bertlab.api.examples import Column as Column
 from bertlab.api.examples import DataSource as DataSource

@@ -3,7 +3,7 @@
 Files and folders are written under a temporary name beside their place and renamed, so that they
 are there when they are whole, or not at all. What a killed process leaves there is removed when the
 same is written again. A record, config or index is read whole, so a bound on its size is a bound on
-memory; a pipe at whose other end nobody is does not hang.
+memory; a pipe at whose other end nobody is does not hang. Reading has one budget of memory.
 """
 
 import contextlib
@@ -17,16 +17,23 @@ import re
 import secrets
 import shutil
 import stat
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from bertlab.errors import OutputError, nearest
+from bertlab.errors import ConfigError, OutOfMemoryError, OutputError, nearest
 
 LARGEST_FILE = 2**26
 """Bytes of a file that is read whole, if its reader does not say otherwise."""
 
+READING_MB = "BERTLAB_READING_MB"
+"""Environment variable: how much memory reading may take."""
+
+_DEFAULT_MB = 512
+_FACTOR = 64  # bytes of memory for a byte of a file: 1,000 for a row of 16 bytes
+_SMALL = 2**20  # characters that need no look, whatever they become
 _MOST_DIGITS = 1000  # transformers writes lengths of 31
 _PATIENCE = 10.0  # seconds to wait for the other end of a pipe
 
@@ -62,6 +69,35 @@ def open_patiently(path: Path, flags: int) -> int:
     if not opened:  # the thread was refused what we are refused
         return os.open(path, flags | os.O_NONBLOCK)
     return opened[0]
+
+
+def reading_budget(stored: int = 0) -> int:
+    """Return the bytes of memory that may be taken by what a file of ``stored`` bytes becomes.
+
+    It is the user's alone to raise: no config and no checkpoint brings an environment variable.
+    """
+    given = os.environ.get(READING_MB) or str(_DEFAULT_MB)
+    if not (given.isdecimal() and len(given) < 10 and int(given)):
+        raise ConfigError(f"{READING_MB}: found {given[:40]!r}, expected a number of MB, as 512")
+    return max(int(given) << 20, _FACTOR * stored)
+
+
+def over_budget(size: int, stored: int = 0) -> str | None:
+    """Return why something may not be read that takes ``size`` bytes of memory; None if it may."""
+    limit, needed = reading_budget(stored), (size >> 20) + 1
+    if size <= limit:
+        return None
+    enough = 1 << needed.bit_length()  # a power of two, as it may go on growing
+    return (
+        f"takes {needed:,} MB of memory, expected at most {limit >> 20:,} MB (with "
+        f"{READING_MB}={enough} in the environment it may)"
+    )
+
+
+def check_memory(place: object, what: str, size: int, stored: int = 0) -> None:
+    """Raise OutOfMemoryError if what is read at a place takes more memory than reading may."""
+    if (reason := over_budget(size, stored)) is not None:
+        raise OutOfMemoryError(f"{place}: {what} {reason}")
 
 
 def read_bytes(path: Path, largest: int = LARGEST_FILE) -> bytes:
@@ -121,12 +157,23 @@ def explain_damage(path: Path) -> Iterator[None]:
         raise UnreadableError(path, str(error)[:200]) from None
 
 
-def parse_json(text: str) -> Any:  # noqa: ANN401
-    """Return what JSON text says."""
+def parse_json(text: str, stored: int = 0) -> Any:  # noqa: ANN401
+    """Return what JSON text says, which a file of ``stored`` bytes holds."""
+    check_json(text, stored)
     try:
         return json.loads(text, parse_int=_whole_number)
     except RecursionError:
         raise ValueError("nested too deep") from None
+
+
+def check_json(text: str, stored: int = 0) -> None:
+    """Raise ValueError if JSON text takes too much memory as objects: ``[],`` becomes 64 bytes."""
+    if len(text) > _SMALL:
+        # of CPython: a dict of one key 184, a list 56, a text 49, and what refers to each
+        sizes = {"{": 200, "[": 96, '"': 30, ",": 40}
+        taken = 2 * sys.getsizeof(text) + sum(n * text.count(sign) for sign, n in sizes.items())
+        if (reason := over_budget(taken, stored)) is not None:
+            raise ValueError(f"it {reason}")
 
 
 def _whole_number(digits: str) -> int:
@@ -224,11 +271,11 @@ def write_json(path: Path, content: object) -> None:
 
 def make_folder(folder: Path) -> None:
     """Make a folder, and those above it; raise OutputError for a URL."""
-    _check_is_path(folder)
+    check_is_path(folder)
     folder.mkdir(parents=True, exist_ok=True)
 
 
-def _check_is_path(place: Path) -> None:
+def check_is_path(place: Path) -> None:
     """Refuse to write to a URL, which would be below a folder ``https:``; ``C:/x`` is a drive."""
     if re.match(r"[A-Za-z][\w+.:-]+:/", str(place)):
         raise OutputError(f"{place}: is a URL; expected a path: bertlab writes to this machine")
@@ -258,50 +305,6 @@ def open_to_append(path: Path) -> IO[bytes]:
     """Open a file, or make it, to add to its end; a link is refused by the system."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
     return os.fdopen(os.open(path, flags, 0o666), "ab")
-
-
-def check_nothing_leads_out(directory: Path, name: str | None = None) -> None:
-    """Raise OutputError if what is written below a directory could land elsewhere.
-
-    A directory of a run or study may come from anywhere, and loggers and callbacks write to names
-    that are known before: a link ``csv -> /home/me`` would take their files there. Links that stay
-    inside (``wandb/latest-run``) are kept, and so is what is hidden (``.venv``), where nothing is
-    written. ``name`` is the one entry of the directory that is written to, if it is one.
-    """
-    _check_is_path(directory)
-    top = os.path.realpath(directory)
-    for found in _entries(top, name):
-        if found.is_symlink():
-            place = os.path.realpath(found.path)
-            if os.path.commonpath([top, place]) == top:
-                continue
-            what = f"is a link that leads out of {directory}, to {place}"
-        elif found.is_file(follow_symlinks=False) or found.is_dir(follow_symlinks=False):
-            continue
-        else:
-            what = "is a device, a pipe or a socket"
-        raise OutputError(
-            f"{directory / os.path.relpath(found.path, top)}: {what}; bertlab writes below "
-            f"{directory}, and only there: remove it, or choose another directory"
-        )
-
-
-def _entries(top: str, name: str | None) -> Iterator[os.DirEntry[str]]:
-    """Yield what lies below a folder, links not followed."""
-    folders = [top]
-    while folders:
-        folder = folders.pop()
-        try:
-            with os.scandir(folder) as entries:
-                found = list(entries)
-        except (FileNotFoundError, NotADirectoryError):  # not there yet, or removed meanwhile
-            continue
-        for entry in found:
-            if folder == top and (entry.name.startswith(".") or name not in (None, entry.name)):
-                continue
-            yield entry
-            if entry.is_dir(follow_symlinks=False):
-                folders.append(entry.path)
 
 
 class WholeFile:

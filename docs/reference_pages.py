@@ -90,6 +90,7 @@ KINDS = {
     "objective": ("Objectives", "In a config: `model.objectives: [NAME, …]`."),
     "head": ("Heads", "In a config: `model.head: NAME`."),
     "source": ("Sources", "In a config: `data.corpus: NAME:…` or `data.source: NAME:…`."),
+    "adapter": ("Adapters", "In a config: `model.adapter: {name: NAME, …}`."),
     "metric": ("Metrics", "In a config: `model.metrics: [NAME]`."),
     "tokenizer": ("Kinds of tokenizer", "In a config: `data.tokenizer_kind: NAME`."),
     "evaluation": ("Evaluations", "In a config: `evaluations: {MINE: {evaluation: NAME, …}}`."),

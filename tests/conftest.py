@@ -45,7 +45,7 @@ trainer: {max_steps: 6, val_check_interval: 3, log_every_n_steps: 1, accelerator
 """
 
 
-HOOK_MODULES = len(entry_points(group=hooks.GROUP))
+HOOK_MODULES = len(entry_points(group=hooks.HOOKS))
 
 
 @pytest.fixture(autouse=True)
@@ -85,13 +85,17 @@ def plugins_of(command: str, request: Request) -> object:
         *(command, hooks.hook_modules().manager, *map(index.listed, index.GROUPS)),
         *(request.encoder, repr(request.sizes), tuple(request.objectives)),
         *(tuple(request.head_sections.items()), tuple(request.metrics)),
-        *(request.optimizer, request.schedule, request.tokenizer),
+        *(request.optimizer, request.schedule, request.tokenizer, request.adapter),
     )
 
 
 def are_ours(request: Request) -> bool:
     """Whether all plugins come with bertlab, so that no test writes their classes anew."""
-    named = [("encoder", request.encoder), ("tokenizer", request.tokenizer)]
+    named = [
+        ("encoder", request.encoder),
+        ("tokenizer", request.tokenizer),
+        ("adapter", request.adapter),
+    ]
     named += [("optimizer", request.optimizer), ("schedule", request.schedule)]
     named += [("objective", each) for each in request.objectives]
     named += [("head", each) for each in request.head_sections.values()]
@@ -127,7 +131,9 @@ def kept_parsers() -> Iterator[None]:
 
         cli.parser = keep(cli.command, cli.request, build)
 
-    def build_once(command: str, request: Request) -> Any:
+    def build_once(command: str, request: Request, with_hooks: bool = True) -> Any:
+        if not with_hooks:
+            return build_parser(command, request, with_hooks=False)
         return keep(command, request, lambda: build_parser(command, request))
 
     with pytest.MonkeyPatch.context() as patch:

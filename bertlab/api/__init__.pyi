@@ -1,5 +1,6 @@
 """The names of the contract; ``__init__.py`` reads them from here."""
 
+from bertlab import Adapter as Adapter
 from bertlab import BertlabError as BertlabError
 from bertlab import CheckpointReader as CheckpointReader
 from bertlab import Column as Column

@@ -66,6 +66,18 @@ class Encoder(nn.Module, ABC):
         """
 
 
+class Adapter(ABC):
+    """Trains a few new weights in place of an encoder's: ``model.adapter: {name: NAME, …}``."""
+
+    @abstractmethod
+    def adapt(self, encoder: Encoder) -> None:
+        """Freeze weights of an encoder and add those that are trained.
+
+        ``encoder.state_dict()`` keeps every name, with the weights of a plain encoder that computes
+        the same: all but ``fit`` load these. ``load_state_dict`` goes on with further names.
+        """
+
+
 def layers_of(encoder: nn.Module) -> list[nn.Module]:
     """Return what an encoder calls one after the other: the members of its ``nn.ModuleList``s."""
     lists = [each for each in encoder.modules() if isinstance(each, nn.ModuleList)]

@@ -4,10 +4,13 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from torch import nn
 from torch.optim import Optimizer
+
+if TYPE_CHECKING:  # slow
+    from lightning.pytorch import Callback
 
 ParameterKind = Literal["embedding", "matrix", "vector", "head"]
 
@@ -25,6 +28,7 @@ class ParameterGroup:
         weight_decay: 0 for biases and norms.
         decays: whether weight decay is meant for it: False for biases and norms, whatever
             :attr:`weight_decay` is.
+        names: of each of the parameters in the module, such as ``encoder.layers.0.norm.weight``.
     """
 
     parameters: Sequence[nn.Parameter]
@@ -32,15 +36,16 @@ class ParameterGroup:
     learning_rate: float
     weight_decay: float
     decays: bool = True
+    names: Sequence[str] = ()
 
     def of_kinds(self, *kinds: ParameterKind) -> "ParameterGroup":
         """Return the group with its parameters of some kinds only."""
-        pairs = zip(self.parameters, self.kinds, strict=True)
-        kept = [(parameter, kind) for parameter, kind in pairs if kind in kinds]
+        kept = [place for place, kind in enumerate(self.kinds) if kind in kinds]
         return replace(
             self,
-            parameters=[parameter for parameter, _ in kept],
-            kinds=[kind for _, kind in kept],
+            parameters=[self.parameters[place] for place in kept],
+            kinds=[self.kinds[place] for place in kept],
+            names=[self.names[place] for place in kept if self.names],
         )
 
     def settings(self) -> dict[str, Any]:
@@ -62,9 +67,14 @@ class OptimizerRecipe(ABC):
     Attributes:
         has_weight_decay: the optimiser reads ``weight_decay`` of its groups; where it does not, a
             config that asks for weight decay is refused.
+        needs_closure: ``step(closure)`` calls the closure more than once, to have the gradient at
+            other weights too (SAM). The closure computes it for the batch anew, with the same
+            dropout if torch's generators are set back. A step is then one micro-batch, and fp16
+            is refused.
     """
 
     has_weight_decay: ClassVar[bool] = True
+    needs_closure: ClassVar[bool] = False
 
     @abstractmethod
     def build(
@@ -84,6 +94,14 @@ class OptimizerRecipe(ABC):
         Raises:
             ConfigError: the settings do not suit the parameters.
         """
+
+    def callbacks(self) -> "Sequence[Callback]":
+        """Return Lightning callbacks that every run with this optimiser gets; none by default.
+
+        ``OptimizerModes`` of bertlab-modern is for optimisers that evaluate other weights than they
+        train, and have ``train()`` and ``eval()`` to go from these to those (schedule-free).
+        """
+        return ()
 
 
 @dataclass(frozen=True)

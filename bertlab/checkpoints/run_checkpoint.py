@@ -5,7 +5,7 @@ import shlex
 import zipfile
 from inspect import signature
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -31,7 +31,7 @@ from bertlab.files import read_object
 from bertlab.model.build import build_encoder
 from bertlab.model.optimizer import EarlierOptimizer
 from bertlab.model.optimizer_config import DEFAULT_OPTIMIZER
-from bertlab.plugins.index import added_name, load_class, remember_origin
+from bertlab.plugins.index import load_class, of_package, remember_origin
 from bertlab.plugins.strangers import named_package
 from bertlab.tokenizer.files import tokenizer_from_json
 
@@ -263,10 +263,7 @@ def _is_texts(found: object) -> bool:
 
 
 def _optimizer(path: Path, content: dict[str, Any], config: Config) -> EarlierOptimizer:
-    try:
-        kind = cast("Any", added_name("bertlab.model", "OptimizerState"))
-    except ImportError as error:
-        raise ConfigError(f"model.init_optimizer: {error}") from None
+    kind = of_package("model.OptimizerState", ConfigError, "model.init_optimizer")
     named = config["model"].get("optimizer") or {}
     name = named.get("name", DEFAULT_OPTIMIZER)
     parameters = content[RUN_KEY].get("optimizer_parameters")  # older checkpoints lack them

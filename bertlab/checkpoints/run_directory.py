@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertlab.errors import OutputError, without_secrets
-from bertlab.files import check_nothing_leads_out, create_json, make_folder, write_json
+from bertlab.files import check_is_path, create_json, make_folder, write_json
 from bertlab.plugins.index import version_of
 
 if TYPE_CHECKING:
@@ -43,6 +43,50 @@ PACKAGES = (
     "datasets",
     "numpy",
 )
+
+
+def check_nothing_leads_out(directory: Path, name: str | None = None) -> None:
+    """Raise OutputError if what is written below a directory could land elsewhere.
+
+    A directory of a run or study may come from anywhere, and loggers and callbacks write to names
+    that are known before: a link ``csv -> /home/me`` would take their files there. Links that stay
+    inside (``wandb/latest-run``) are kept, and so is what is hidden (``.venv``), where nothing is
+    written. ``name`` is the one entry of the directory that is written to, if it is one.
+    """
+    check_is_path(directory)
+    top = os.path.realpath(directory)
+    for found in _entries(top, name):
+        if found.is_symlink():
+            place = os.path.realpath(found.path)
+            if os.path.commonpath([top, place]) == top:
+                continue
+            what = f"is a link that leads out of {directory}, to {place}"
+        elif found.is_file(follow_symlinks=False) or found.is_dir(follow_symlinks=False):
+            continue
+        else:
+            what = "is a device, a pipe or a socket"
+        raise OutputError(
+            f"{directory / os.path.relpath(found.path, top)}: {what}; bertlab writes below "
+            f"{directory}, and only there: remove it, or choose another directory"
+        )
+
+
+def _entries(top: str, name: str | None) -> Iterator[os.DirEntry[str]]:
+    """Yield what lies below a folder, links not followed."""
+    folders = [top]
+    while folders:
+        folder = folders.pop()
+        try:
+            with os.scandir(folder) as entries:
+                found = list(entries)
+        except (FileNotFoundError, NotADirectoryError):  # not there yet, or removed meanwhile
+            continue
+        for entry in found:
+            if folder == top and (entry.name.startswith(".") or name not in (None, entry.name)):
+                continue
+            yield entry
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(entry.path)
 
 
 def choose_run_directory(requested: str | None, name: str, is_stage: bool = False) -> Path:

@@ -13,14 +13,17 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from bertlab.errors import CheckpointError, DamagedCheckpointError
-from bertlab.files import read_object
+from bertlab.errors import BertlabError, CheckpointError, DamagedCheckpointError
+from bertlab.files import check_memory, read_object
 
 TORCH_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt")
 INDEX_SUFFIX = ".index.json"
 _FOUND_TEXT = (
     "found text in place of tensors; copy or download it again, or name a run by its folder"
 )
+_SIZED = b"bytearray\n"  # in a pickle: called with a number it makes as many bytes
+_FOUND_SIZED = "found a bytearray, expected tensors"
+_BYTES_OF_OBJECT = 72  # of memory, at most, that one byte of a pickle takes: an empty mapping
 _ZIP_MAGIC = b"PK\x03\x04"  # torch.save writes zip archives since 1.6, pickles before
 
 
@@ -88,6 +91,8 @@ def load_torch_file(path: Path) -> object:
     if mmap:
         _check_sums(path)
     try:
+        if not mmap and _SIZED in path.read_bytes():
+            raise ValueError(_FOUND_SIZED)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about old pickle protocols and storages
             return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
@@ -110,8 +115,14 @@ def _check_sums(path: Path) -> None:
                     f"{path}: a packed archive, which unpacks to {unpacked:,} bytes; torch writes "
                     "them unpacked"
                 )
+            for each in archive.infolist():
+                if each.filename.endswith("data.pkl"):
+                    taken, stored = _BYTES_OF_OBJECT * each.file_size, unpacked // 64
+                    check_memory(path, "what is in it beside tensors", taken, stored)
+                    if _SIZED in archive.read(each):
+                        raise CheckpointError(f"{path}: {_FOUND_SIZED}")
             damaged = archive.testzip()
-    except DamagedCheckpointError:
+    except BertlabError:
         raise
     except Exception as error:  # hostile bytes can raise any error, as zlib's own
         raise DamagedCheckpointError(

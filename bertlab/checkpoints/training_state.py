@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from bertlab.errors import CheckpointError, ConfigError, DamagedCheckpointError, mistake_in, told
+from bertlab.model.optimizer import ENTRIES
 
 
 def kinds_of_training_state(content: Mapping[str, Any]) -> dict[str, bool]:
@@ -143,6 +144,8 @@ def _wrong_moments(optimizer: Optimizer, state: dict[str, Any]) -> str | None:
     parameters = [each for group in optimizer.param_groups for each in group["params"]]
     if not isinstance(found, dict) or not found.keys() <= set(range(len(parameters))):
         return f"state: expected a mapping from 0 to {len(parameters) - 1}"
+    if len(found) != state.get(ENTRIES, len(found)):  # what never had a gradient has no entry
+        return f"state: found {len(found)} parameters, expected {state[ENTRIES]!r} as were written"
     # sizes are known of torch's own; another optimiser may remember anything
     is_torchs = type(optimizer).__module__.startswith("torch.optim.")
     for number, moments in found.items():

@@ -91,7 +91,7 @@ _KEYS = frozenset(
 )
 _CORE = ("model", "data", "trainer", "checkpoint", "seed")  # packages have no keys below these
 _OF_PLUGINS = re.compile(
-    r"(model\.(encoder|objectives|head|heads|metrics|optimizer)|data\.(tokenizer_kind|mixing))(\..+)?"
+    r"(model\.(encoder|objectives|head|heads|adapter|metrics|optimizer)|data\.(tokenizer_kind|mixing))(\..+)?"
 )
 _OF_HEADS = re.compile(r"data\.heads\.[^.]+\.([^.]+)")
 _WRITTEN_TO = {"trainer": "default_root_dir", "checkpoint": "dirpath", "data": "cache_dir"}

@@ -39,9 +39,10 @@ from bertlab.errors import ConfigError, nearest
 from bertlab.plugins.index import installed, load_class
 
 # sections of one plugin, and the attribute of a request that names it; a section above comes first
-_PLUGIN = {
+PLUGIN_SECTIONS = {
     "model.encoder": "encoder",
     "model.head": "head",
+    "model.adapter": "adapter",
     "model.optimizer": "optimizer",
     "model.optimizer.schedule": "schedule",
     "data.tokenizer_kind": "tokenizer",
@@ -49,7 +50,7 @@ _PLUGIN = {
 _GROUPS = ("data", "trainer", "checkpoint", "seed")
 # what a section may be, in words
 _EXPECTED = {
-    **dict.fromkeys(_PLUGIN, "a name, or {name: NAME, …}"),
+    **dict.fromkeys(PLUGIN_SECTIONS, "a name, or {name: NAME, …}"),
     "model.objectives": "[mlm, nsp]",
     "model.metrics": "[NAME, …]",
     "data.mixing": "{temperature: 2}",
@@ -148,7 +149,7 @@ class _Merge:
             # an objective of its own leaves the others as they are, the default ones too
             self.request.objectives_named |= key.startswith("model.objectives.")
             self._add(_Layer(source, nested(key, _open(key, value))))
-        elif last == "name" and (section in _PLUGIN or section.startswith("model.heads.")):
+        elif last == "name" and (section in PLUGIN_SECTIONS or section.startswith("model.heads.")):
             text = needs_value(source, None) if isinstance(value, NoValue) else value
             self._add(_Layer(source, nested(key, text)))
         else:
@@ -160,7 +161,7 @@ class _Merge:
         for section in ("model", "data"):
             if not isinstance(content.get(section) or {}, dict):
                 raise _no_section(where, section, content[section])
-        for section, attribute in _PLUGIN.items():
+        for section, attribute in PLUGIN_SECTIONS.items():
             if (name := _name_plugin(content, section, where)) is not None:
                 setattr(request, attribute, name)
                 request.encoder_named |= section == "model.encoder"
@@ -247,7 +248,7 @@ class _Merge:
         """Take what a layer says of plugins that are not named now out of its content."""
         request = self.request
         model, data = layer.content.get("model") or {}, layer.content.get("data") or {}
-        plugins = {key: getattr(request, each) for key, each in _PLUGIN.items()}
+        plugins = {key: getattr(request, each) for key, each in PLUGIN_SECTIONS.items()}
         for section, name in (plugins | request.head_sections).items():
             self._drop_others(layer, section, name)
         for key, names in (("objectives", request.objectives), ("metrics", request.metrics)):
@@ -370,7 +371,7 @@ def _open(key: str, value: object) -> object:
     given = parse_inline(text, key, _EXPECTED.get(key, "{NAME: {…}, …}"))
     if isinstance(given, dict):
         return given
-    if key in _PLUGIN:
+    if key in PLUGIN_SECTIONS:
         return text
     if key in _GROUPS:
         if Path(text).is_file():

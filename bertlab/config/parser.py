@@ -16,7 +16,7 @@ from lightning.pytorch.cli import LightningArgumentParser
 from lightning.pytorch.loggers import Logger
 from torchmetrics import Metric
 
-from bertlab.api.encoder import Encoder
+from bertlab.api.encoder import Adapter, Encoder
 from bertlab.api.optimizer import Schedule
 from bertlab.api.task import Head, Objective
 from bertlab.api.tokenizer import TokenizerKind
@@ -27,7 +27,7 @@ from bertlab.data.module import TaskData
 from bertlab.data.pretraining import PretrainingData
 from bertlab.model.optimizer_config import PLUGGED_OPTIMIZER_KEYS, OptimizerConfig, load_recipe
 from bertlab.plugins.hooks import add_fit_arguments, hook_modules
-from bertlab.plugins.index import installed, load_class
+from bertlab.plugins.index import Kind, installed, load_class
 
 TRAINER_DEFAULTS = {
     "gradient_clip_val": 1.0,
@@ -193,15 +193,25 @@ def add_keys_of_command(
         parser.add_class_arguments(_KeysOfPredict, None, as_group=False, instantiate=False)
 
 
+@dataclass
+class _Start:
+    """What a model begins with.
+
+    Args:
+        init_from: warm start: weights of a run, a Hugging Face folder or a hub name
+        init_optimizer: take over the moments of the run in model.init_from as well; its schedule
+            goes on where model.optimizer.schedule_steps is given
+        from_scratch: take sizes and tokenizer of model.init_from, but new random weights
+    """
+
+    init_from: str | None = None
+    init_optimizer: bool = False
+    from_scratch: bool = False
+
+
 def _add_model(parser: LightningArgumentParser, request: Request) -> None:
     """Add the named encoder, its objectives or head, and the optimiser."""
-    encoder = load_class("encoder", request.encoder, Encoder)
-    parser.add_argument(
-        "--model.encoder.name",
-        default=request.encoder,
-        help=f"encoder: {', '.join(installed('encoder'))}",
-    )
-    parser.add_class_arguments(encoder, "model.encoder", instantiate=False, skip={"vocab_size"})
+    _add_plugin(parser, "model.encoder", "encoder", request.encoder, Encoder)
     given = request.sizes
     if given is not None and given["name"] == request.encoder:
         check_no_classes(parser, {"model": {"encoder": given}}, "the given weights")
@@ -210,33 +220,13 @@ def _add_model(parser: LightningArgumentParser, request: Request) -> None:
         objective = load_class("objective", name, Objective)
         parser.add_class_arguments(objective, f"model.objectives.{name}", instantiate=False)
     for key, name in request.head_sections.items():
-        parser.add_argument(
-            f"--{key}.name", default=name, help=f"head: {', '.join(installed('head'))}"
-        )
-        parser.add_class_arguments(load_class("head", name, Head), key, instantiate=False)
+        _add_plugin(parser, key, "head", name, Head)
+    _add_plugin(parser, "model.adapter", "adapter", request.adapter, Adapter)
     for name in request.metrics:
         metric = load_class("metric", name, Metric)
         parser.add_class_arguments(metric, f"model.metrics.{name}", instantiate=False)
     _add_optimizer(parser, request)
-    parser.add_argument(
-        "--model.init_from",
-        type=str | None,
-        default=None,
-        help="warm start: weights of a run, a Hugging Face folder or a hub name",
-    )
-    parser.add_argument(
-        "--model.init_optimizer",
-        type=bool,
-        default=False,
-        help="take over the moments of the run in model.init_from as well; its schedule goes on "
-        "where model.optimizer.schedule_steps is given",
-    )
-    parser.add_argument(
-        "--model.from_scratch",
-        type=bool,
-        default=False,
-        help="take sizes and tokenizer of model.init_from, but new random weights",
-    )
+    parser.add_class_arguments(_Start, "model", as_group=False, instantiate=False)
 
 
 def _add_optimizer(parser: LightningArgumentParser, request: Request) -> None:
@@ -255,14 +245,30 @@ def _add_optimizer(parser: LightningArgumentParser, request: Request) -> None:
     parser.add_class_arguments(
         load_recipe(request.optimizer), section, instantiate=False, as_group=False
     )
+    words = "what follows warm-up"
+    _add_plugin(parser, f"{section}.schedule", "schedule", request.schedule, Schedule, words)
+
+
+def _add_plugin(
+    parser: LightningArgumentParser,
+    key: str,
+    kind: Kind,
+    name: str | None,
+    base: type,
+    words: str = "",
+) -> None:
+    """Add the name of a plugin and, if one is named, its arguments."""
     parser.add_argument(
-        f"--{section}.schedule.name",
-        default=request.schedule,
-        help=f"what follows warm-up: {', '.join(installed('schedule'))}",
+        f"--{key}.name",
+        type=str | None,
+        default=name,
+        help=f"{words or kind}: {', '.join(installed(kind))}",
     )
-    parser.add_class_arguments(
-        load_class("schedule", request.schedule, Schedule), f"{section}.schedule", instantiate=False
-    )
+    if name is not None:
+        # an encoder's comes from the tokenizer
+        linked = {"vocab_size"} if kind == "encoder" else None
+        chosen = load_class(kind, name, base)
+        parser.add_class_arguments(chosen, key, instantiate=False, skip=linked)
 
 
 def _add_data(parser: LightningArgumentParser, request: Request) -> None:
@@ -271,12 +277,5 @@ def _add_data(parser: LightningArgumentParser, request: Request) -> None:
     data.add_arguments(parser, list(request.heads), request.objectives)
     if data is not PretrainingData:
         return
-    parser.add_argument(
-        "--data.tokenizer_kind.name",
-        type=str | None,
-        default=request.tokenizer,
-        help=f"tokenizer to train, wordpiece by default: {', '.join(installed('tokenizer'))}",
-    )
-    if request.tokenizer is not None:
-        chosen = load_class("tokenizer", request.tokenizer, TokenizerKind)
-        parser.add_class_arguments(chosen, "data.tokenizer_kind", instantiate=False)
+    words = "tokenizer to train, wordpiece by default"
+    _add_plugin(parser, "data.tokenizer_kind", "tokenizer", request.tokenizer, TokenizerKind, words)

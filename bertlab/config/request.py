@@ -25,7 +25,7 @@ _TAKEN = ("loss", "heads", "objectives", "auto")
 # mappings of keys; what stands at any other key is a value, and replaced as a whole
 SECTION = re.compile(
     r"model|data|trainer|checkpoint|seed|data\.(tokenizer_kind|mixing|objectives)"
-    r"|model\.(encoder|head|optimizer(\.schedule)?)"
+    r"|model\.(encoder|head|adapter|optimizer(\.schedule)?)"
     r"|(model\.(objectives|metrics|heads)|data\.heads)(\.[^.]+)?"
 )
 OBJECTIVES_SHARE = 0.5  # of all steps are of objectives beside heads, if data.mixing does not say
@@ -100,6 +100,7 @@ class Request:
         objectives: entry-point names of the objectives, in order.
         objectives_named: whether a file or argument named them; else they are the default ones.
         metrics: entry-point names of further metrics.
+        adapter: entry-point name of what trains a part of the encoder; None if all of it.
         optimizer: entry-point name of the optimiser, or a class of ``torch.optim``.
         schedule: entry-point name of the learning rate's schedule.
         tokenizer: entry-point name of the kind of tokenizer to train, if given anywhere.
@@ -124,6 +125,7 @@ class Request:
     objectives: list[str] = field(default_factory=lambda: list(DEFAULT_OBJECTIVES))
     objectives_named: bool = False
     metrics: list[str] = field(default_factory=list)
+    adapter: str | None = None
     optimizer: str = "adamw"
     schedule: str = "linear"
     tokenizer: str | None = None

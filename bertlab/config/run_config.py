@@ -305,14 +305,8 @@ def whole_config(parser: ArgumentParser, values: Namespace, request: Request) ->
     except Exception as error:  # of arguments of a class that are none, such as a Timer's
         raise ConfigError(f"trainer: the arguments of a class are wrong: {told(error)}") from error
     content: Config = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
-    model, data = content["model"], content["data"]
-    model["optimizer"] = _plain_optimizer(model["optimizer"], request)
-    if request.objectives or not request.fine_tunes:
-        model["objectives"] = _named(model.get("objectives"), request.objectives)
-    if request.metrics:
-        model["metrics"] = _named(model.get("metrics"), request.metrics)
-    if request.tokenizer is None:
-        data.pop("tokenizer_kind", None)
+    data = content["data"]
+    _name_plugins(content["model"], data, request)
     # keys that came later are recorded where they are given: runs and studies of before go on
     for section in (data, data.get("mixing", {}), *data.get("heads", {}).values()):
         for key in _LATER_DATA if request.fine_tunes else _LATER_TEXT:
@@ -324,6 +318,19 @@ def whole_config(parser: ArgumentParser, values: Namespace, request: Request) ->
     for as_recorded in {said.as_recorded: None for said in package_keys().values()}:
         content = content if as_recorded is None else as_recorded(content)
     return content
+
+
+def _name_plugins(model: Config, data: Config, request: Request) -> None:
+    """Keep what is said of the plugins that a request names, and of no others."""
+    model["optimizer"] = _plain_optimizer(model["optimizer"], request)
+    if request.objectives or not request.fine_tunes:
+        model["objectives"] = _named(model.get("objectives"), request.objectives)
+    if request.metrics:
+        model["metrics"] = _named(model.get("metrics"), request.metrics)
+    if request.adapter is None:
+        del model["adapter"]
+    if request.tokenizer is None:
+        data.pop("tokenizer_kind", None)
 
 
 def _plain_optimizer(section: Config, request: Request) -> Config:

@@ -156,8 +156,8 @@ class LabelledData(TaskData):
         """Load ``tokenizer``."""
         if self.tokenizer_path is None:
             raise ConfigError(
-                "data.tokenizer: found none; expected --model.init_from with a pre-trained model, "
-                "or a tokenizer for an encoder from scratch"
+                "data.tokenizer: found none; expected --model.init_from with a model that has one "
+                "(vocab.txt or tokenizer.json in its folder), or the path of a tokenizer"
             )
         return load_tokenizer(Path(self.tokenizer_path))
 

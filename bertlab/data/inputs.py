@@ -18,6 +18,7 @@ from bertlab.data.rows.lines import words_of
 from bertlab.errors import ConfigError, DataError
 
 PREDICT_BATCH = 64  # sequences
+_CHARACTERS_AHEAD = 2**25  # of rows that are read before they are predicted
 _COLUMNS = (Column("text"), Column("text_pair", required=False))
 
 
@@ -39,8 +40,13 @@ class PredictedRows(ABC):
         """Yield batches, each a step of its own, with the rows' numbers as ``row``."""
 
     def _take_in(self, count: int) -> list[Example]:
-        """Read at most so many rows, which wait until they are predicted."""
-        rows = list(islice(self.source, count))
+        """Read at most so many rows, fewer of long ones; they wait until they are predicted."""
+        rows, size = list[Example](), 0
+        for row in islice(self.source, count):
+            rows.append(row)
+            size += len(str(row.values))
+            if size > _CHARACTERS_AHEAD:
+                break
         self._waiting |= dict(enumerate(rows, self.taken_in))
         self.taken_in += len(rows)
         return rows

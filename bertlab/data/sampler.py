@@ -5,7 +5,6 @@ is a pure function of (seed, epoch, index). Input formats are classes of the kin
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
@@ -17,7 +16,7 @@ from bertlab.api.rng import CounterRNG
 from bertlab.api.tokenizer import Tokenizer, word_starts
 from bertlab.data.corpus.store import TokenStore
 from bertlab.errors import ConfigError, CorpusError, TokenStoreError, check_at_least, check_share
-from bertlab.plugins.index import added_name, load_class
+from bertlab.plugins.index import load_class, of_package
 
 MIN_SEQUENCE_LENGTH = 8  # 3 special tokens, and the 5 of text that ChunkGrid needs
 MIN_DOCUMENT_LENGTH = 8  # tokens
@@ -418,10 +417,6 @@ def load_sampler(input_format: str, in_parts: bool = False) -> type[SequenceSamp
     """
     if not in_parts:
         return load_class("input_format", input_format, SequenceSampler)
-    try:
-        find = cast(
-            "Callable[[str], type[SequenceSampler]]", added_name("bertlab.data", "sampler_in_parts")
-        )
-    except ImportError as error:
-        raise ConfigError(f"data.max_seq_length: found one that changes: {error}") from None
-    return find(input_format)
+    failure = "data.max_seq_length: found one that changes"
+    find = of_package("data.sampler_in_parts", ConfigError, failure)
+    return cast("type[SequenceSampler]", find(input_format))

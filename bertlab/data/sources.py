@@ -15,7 +15,7 @@ from typing import cast
 from bertlab.api.examples import DataSource
 from bertlab.errors import ConfigError
 from bertlab.files import make_folder, open_to_read, write_text
-from bertlab.plugins.index import added_name, installed, load_class
+from bertlab.plugins.index import installed, load_class, of_package
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 
@@ -81,11 +81,8 @@ def located(location: str) -> File:
     local = re.match(r"(?:file|local)://", location, re.IGNORECASE)
     if local:
         return Path(location[local.end() :])
-    try:
-        made = cast("type[RemoteFile]", added_name("bertlab.data", "UrlFile"))
-    except ImportError as error:
-        raise ConfigError(f"{location}: cannot read a URL: {error}") from None
-    return made(location)
+    made = of_package("data.UrlFile", ConfigError, f"{location}: cannot read a URL")
+    return cast("RemoteFile", made(location))
 
 
 def open_file(path: File) -> io.BufferedReader:

@@ -252,13 +252,14 @@ class LostProcessError(BertlabError):
 
 
 class OutOfMemoryError(BertlabError):
-    """A model, a batch or a file needs more memory than the machine or its accelerator has.
+    """A model or a batch needs more memory than there is, or a file more than reading may take.
 
-    Checkpoints that were whole before still are.
+    Reading takes 512 MB, or 64 times the file. Checkpoints that were whole before still are.
     """
 
     code = "E604"
     remedy = (
         "Lower `data.batch_size` (with `trainer.accumulate_grad_batches` the batch of a step stays "
-        "as it is), `data.max_seq_length`, or the sizes of `model.encoder`."
+        "as it is), `data.max_seq_length`, or the sizes of `model.encoder`. `BERTLAB_READING_MB` "
+        "in the environment allows reading more."
     )

@@ -14,12 +14,7 @@ class SingleSentence(SequenceClassifier):
     columns = (Column("text"), Column("label", "label", is_truth=True))
 
     def encode(self, example: Example, tokenizer: Tokenizer, max_seq_length: int) -> list[Features]:
-        """Return ``[CLS] text [SEP]``; what does not fit is cut off the end.
-
-        Raises:
-            DataError: if the text is empty or the label unknown.
-            ConfigError: if not even one token fits.
-        """
+        """Return ``[CLS] text [SEP]``; what does not fit is cut off the end."""
         features = text_features(example, tokenizer, max_seq_length)
         features.fields |= self.truth_of(example)
         return [features]
@@ -43,12 +38,7 @@ class SentencePair(SequenceClassifier):
     splits_by = "text_a"
 
     def encode(self, example: Example, tokenizer: Tokenizer, max_seq_length: int) -> list[Features]:
-        """Return ``[CLS] A [SEP] B [SEP]``, cut as :func:`pair_features` says.
-
-        Raises:
-            DataError: if a text is empty or the label unknown.
-            ConfigError: if not even one token of each fits.
-        """
+        """Return ``[CLS] A [SEP] B [SEP]``, cut as :func:`pair_features` says."""
         a = text_ids(example.values.get("text_a"), example, "text_a", tokenizer)
         b = text_ids(example.values.get("text_b"), example, "text_b", tokenizer)
         features = pair_features(a, b, tokenizer, max_seq_length)

@@ -10,7 +10,7 @@ import torch._dynamo
 from torch import nn
 from torchmetrics import Metric
 
-from bertlab.api.encoder import Encoder, layers_of
+from bertlab.api.encoder import Adapter, Encoder, layers_of
 from bertlab.api.task import Head, Objective, Task, TaskContext
 from bertlab.data.loader import after_required
 from bertlab.data.module import naming_head
@@ -131,6 +131,13 @@ def build_encoder(section: Arguments, vocab_size: int) -> Encoder:
     )
     assert isinstance(encoder, Encoder)
     return encoder
+
+
+def adapt(encoder: Encoder, section: Arguments | None) -> None:
+    """Let the adapter of a config's ``model.adapter`` section, if any, change what is trained."""
+    if section is not None:
+        arguments = dict(section)
+        load_class("adapter", arguments.pop("name"), Adapter)(**arguments).adapt(encoder)
 
 
 def check_lengths(max_seq_length: int, encoder: Encoder) -> None:

@@ -122,17 +122,12 @@ class EvaluationSet(nn.Module):
 
 @dataclass
 class Evaluated:
-    """What an evaluation found on all sets.
+    """What an evaluation found on all sets."""
 
-    Attributes:
-        results: values by ``stage/task/metric``, or ``stage/task/set/metric`` of several sets.
-        loss: of all tasks, each on its first set.
-        warnings: about runs that look degenerate.
-    """
-
+    # by stage/task/metric, or stage/task/set/metric of several sets
     results: dict[str, float] = field(default_factory=dict)
-    loss: float = 0.0
-    warnings: list[str] = field(default_factory=list)
+    loss: float = 0.0  # of all tasks, each on its first set
+    warnings: list[str] = field(default_factory=list)  # about runs that look degenerate
 
 
 class Evaluations(nn.ModuleList):

@@ -49,13 +49,10 @@ class NumericalGuard:
 
     On a GPU the optimiser itself leaves the step out, and the norm is read one step later: to read
     it at once would let the GPU idle until the next step has been launched.
-
-    Attributes:
-        policy: ``stop`` raises an error, ``skip`` warns.
     """
 
     def __init__(self) -> None:
-        self.policy: Literal["stop", "skip"] = "stop"
+        self.policy: Literal["stop", "skip"] = "stop"  # raise an error, or warn
         self._pending: Callable[[], None] | None = None  # judges the last step
 
     def check(self, norm: Tensor, optimizer: Optimizer, words: Callable[[float], str]) -> None:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from lightning.pytorch import LightningModule
+from lightning.pytorch import Callback, LightningModule
 from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -21,6 +21,7 @@ from bertlab.model.build import build_layers, check_tasks, keeps_encoder_fixed
 from bertlab.model.evaluation import Evaluations
 from bertlab.model.losses import NumericalGuard, Passes, StepLoss, global_counts, shares_of
 from bertlab.model.optimizer import (
+    ENTRIES,
     EarlierOptimizer,
     build_optimizer,
     build_schedule,
@@ -238,6 +239,10 @@ class BertModule(LightningModule):
                 row.update(prediction)  # of mlm and nsp: one dict with the keys of both
         return rows
 
+    def configure_callbacks(self) -> list[Callback]:
+        """Return what the optimiser needs beside itself."""
+        return [*self.optimizer_config.recipe.callbacks()]
+
     def configure_optimizers(self) -> Any:  # noqa: ANN401  Lightning's type is a private union
         """Return the optimiser and its schedule, stepped once an optimiser step."""
         config = replace(self.optimizer_config, learning_rate=self.learning_rate)
@@ -293,9 +298,10 @@ class BertModule(LightningModule):
         self.numerical_guard.finish()
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Save no state that comes after a step which was not taken."""
-        del checkpoint
+        """Save no state that comes after a step which was not taken, and the size of it."""
         self.numerical_guard.finish()
+        for each in checkpoint.get("optimizer_states", ()):
+            each[ENTRIES] = len(each.get("state", ()))
 
     def on_train_end(self) -> None:
         """Look at the last step too."""

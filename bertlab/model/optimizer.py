@@ -20,6 +20,8 @@ from bertlab.data.run_length import check_changes, is_endless
 from bertlab.errors import ConfigError, PluginError, nearest
 from bertlab.model.optimizer_config import OptimizerConfig, of_layers
 
+ENTRIES = "entries"  # in an optimiser's state: how many parameters it remembers something of
+
 
 def parameter_groups(config: OptimizerConfig, module: nn.Module) -> list[ParameterGroup]:
     """Return the trainable parameters in groups for an optimiser.
@@ -33,6 +35,7 @@ def parameter_groups(config: OptimizerConfig, module: nn.Module) -> list[Paramet
             module.get_submodule("encoder"), "layer_decay"
         )
     kinds = parameter_kinds(module)
+    names = {parameter: name for name, parameter in module.named_parameters()}
     decayed, plain = split_by_weight_decay(module)
     groups = []
     for depth in sorted({0, *depths.values()}):
@@ -42,7 +45,8 @@ def parameter_groups(config: OptimizerConfig, module: nn.Module) -> list[Paramet
                 rate = config.learning_rate * config.layer_decay**depth  # 0.9, depth 2: 0.81
                 decay = config.weight_decay if decays else 0.0
                 own = [kinds[p] for p in parameters]
-                groups.append(ParameterGroup(parameters, own, rate, decay, decays))
+                called = [names[p] for p in parameters]
+                groups.append(ParameterGroup(parameters, own, rate, decay, decays, called))
     return groups
 
 
@@ -208,8 +212,15 @@ def check_schedule_steps(config: OptimizerConfig, done: int, steps: int) -> None
         )
 
 
-def check_whole_steps(tasks: Mapping[str, Task], accumulate: int, devices: int) -> None:
-    """Raise ConfigError if a step is divided, but a loss compares its sequences."""
+def check_whole_steps(
+    tasks: Mapping[str, Task], accumulate: int, devices: int, computes_again: str = ""
+) -> None:
+    """Raise ConfigError if a step is divided, but loss or optimiser (its name) needs it whole."""
+    if computes_again and accumulate > 1:
+        raise ConfigError(
+            f"trainer.accumulate_grad_batches: found {accumulate}, expected 1: "
+            f"{computes_again} computes the gradient of a step at other weights again"
+        )
     for name, task in tasks.items():
         if task.compares_sequences and accumulate * devices > 1:
             key = "accumulate_grad_batches" if accumulate > 1 else "devices"
@@ -231,7 +242,10 @@ def check_end(
     check_schedule(config, endless, run_timer(trainer) is not None)
     check_schedule_steps(config, done, trainer.max_steps)
     check_changes(tasks, data, endless)
-    check_whole_steps(tasks, trainer.accumulate_grad_batches, trainer.world_size)
+    again = config.name if config.recipe.needs_closure else ""
+    check_whole_steps(tasks, trainer.accumulate_grad_batches, trainer.world_size, again)
+    if again and trainer.precision == "16-mixed":  # whose scaler takes no closure
+        raise ConfigError(f"trainer.precision: found 16-mixed, expected another with {again}")
 
 
 def build_schedule(

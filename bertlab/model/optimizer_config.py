@@ -51,13 +51,7 @@ class AdamW(OptimizerRecipe):
     def build(
         self, groups: Sequence[ParameterGroup], learning_rate: float, fused: bool
     ) -> Optimizer:
-        """Return AdamW over the groups as they are.
-
-        Args:
-            groups: all that is trained.
-            learning_rate: the default of its groups, each of which has its own.
-            fused: PyTorch's fused kernel.
-        """
+        """Return AdamW over the groups as they are."""
         return TorchAdamW(
             [group.settings() for group in groups],
             lr=learning_rate,

@@ -19,12 +19,7 @@ class SummedCrossEntropy(nn.Module):
     """Cross-entropy in nats, summed in float32; a module so that it can be compiled."""
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return a scalar.
-
-        Args:
-            logits: ``(K, C)`` scores of any floating dtype; rows that follow do not count.
-            labels: ``(K,)`` int64 class ids.
-        """
+        """Return a scalar for ``(K or more, C)`` scores of any dtype and ``(K,)`` int64 labels."""
         on_cpu = logits.device.type == "cpu" and not torch.compiler.is_compiling()
         if on_cpu and not torch.is_grad_enabled():
             return losses_by_rows(logits, labels).sum()
@@ -42,11 +37,8 @@ def losses_by_rows(
     torch's functions write float32 scores, their log-softmax and two gradients, which takes four
     times the memory, and longer.
 
-    Args:
-        scores: ``(K or more, C)``. Overwritten by their gradient if ``bias_gradient`` is given.
-        labels: ``(K,)`` int64 class ids.
-        bias: ``(C,)`` added to each row.
-        bias_gradient: ``(C,)`` float32, to which the gradient's sum over the rows is added.
+    ``scores`` ``(K or more, C)`` are overwritten by their gradient if ``bias_gradient`` ``(C,)`` is
+    given, to which its sum over the rows is added; ``labels`` are ``(K,)`` int64.
     """
     losses = scores.new_empty(len(labels), dtype=torch.float32)
     height = max(1, min(len(labels), _SCORES // scores.shape[1]))  # 34 of 30,522 scores
@@ -94,11 +86,7 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor, labels: T
     spares their size in memory, and the bias is added and has its gradient while some rows of them
     are in a core's cache. Under autocast the products are in its dtype, nothing else is.
 
-    Args:
-        hidden: ``(K or more, H)``; rows that follow do not count.
-        weight: ``(V, H)``.
-        bias: ``(V,)``.
-        labels: ``(K,)`` int64 class ids.
+    ``hidden`` is ``(K or more, H)``, of which rows that follow do not count, ``weight`` ``(V, H)``.
     """
     total: Tensor = _LinearCrossEntropy.apply(hidden, weight, bias, labels)  # type: ignore[no-untyped-call]
     return total

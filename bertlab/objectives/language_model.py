@@ -233,15 +233,9 @@ class CausalLM(TokenPrediction):
     requires_causal = True
 
     def prepare(self, sequences: PackedSequences, rng: CounterRNG, training: bool) -> int:
-        """Write ``clm_positions`` and ``clm_labels``, both ``(K,)`` int64.
+        """Write ``clm_positions`` and ``clm_labels``, both ``(K,)`` int64, of text tokens.
 
-        Args:
-            sequences: ``fields`` are written to; the token after position t is t's label.
-            rng: not used.
-            training: not used.
-
-        Returns:
-            K, the number of text tokens that have a token before them.
+        The token after position t is t's label.
         """
         del rng, training
         predicted = self.classes.countable(sequences)

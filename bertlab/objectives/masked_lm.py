@@ -90,14 +90,8 @@ class MaskedLM(TokenPrediction):
     def prepare(self, sequences: PackedSequences, rng: "CounterRNG", training: bool) -> int:
         """Mask a batch; write ``mlm_positions`` and ``mlm_labels``, both ``(K,)`` int64.
 
-        Args:
-            sequences: written to: ``fields`` and ``input_ids``.
-            rng: keyed by epoch, sequence and position, or by epoch and place in the corpus if
-                static; in evaluation by sequence and position, so that its masks never change.
-            training: False masks as ``evaluation`` says.
-
-        Returns:
-            K, the number of selected tokens.
+        Draws are keyed by epoch, sequence and position, or by epoch and place in the corpus if
+        static; in evaluation by sequence and position, so that its masks never change.
         """
         stream = rng.child(self.name)
         if not training:

@@ -111,19 +111,12 @@ class MaskingRecipe:
 
 @dataclass(frozen=True)
 class KeyedDraws:
-    """Random numbers that belong to tokens, wherever in a batch these stand.
-
-    Attributes:
-        rng: the stream.
-        sequence_counters: ``(B,)`` int64 arrays that together name each sequence.
-        token_counter: ``(T,)`` int64 that names a token among those of its sequence's name.
-        sequence_of_token: ``(T,)`` number of each token's sequence.
-    """
+    """Random numbers that belong to tokens, wherever in a batch these stand."""
 
     rng: "CounterRNG"
-    sequence_counters: tuple[IntArray, ...]
-    token_counter: IntArray
-    sequence_of_token: IntArray
+    sequence_counters: tuple[IntArray, ...]  # (B,) int64 each, which together name a sequence
+    token_counter: IntArray  # (T,) int64, which name a token within its sequence's name
+    sequence_of_token: IntArray  # (T,)
 
     def shuffle(self, positions: IntArray) -> IntArray:
         """Return the order that puts ``positions``, fewer than 2**32, in random order."""
@@ -177,18 +170,11 @@ def unit_starts(
     unit: MaskingUnit,
     draws: KeyedDraws,
 ) -> IntArray:
-    """Cut the maskable tokens into units; none crosses a special token or a sequence.
+    """Return the ``(U,)`` ascending indices into ``tokens`` at which a masking unit begins.
 
-    Args:
-        sequences: the batch.
-        tokens: ``(M,)`` ascending flat positions of the maskable tokens.
-        classes: which ids continue a word.
-        unit: what a unit is.
-        draws: decide where spans begin.
-
-    Returns:
-        ``(U,)`` ascending indices into ``tokens`` at which a unit begins. A span is a run of at
-        most 10 whole words, 4.46 words long on average where nothing cuts it.
+    ``tokens`` are the ``(M,)`` ascending flat positions of the maskable tokens. No unit crosses a
+    special token or a sequence. A span is a run of at most 10 whole words, 4.46 words long on
+    average where nothing cuts it; ``draws`` say where it begins.
     """
     if unit == "token":
         return np.arange(len(tokens))
@@ -214,21 +200,12 @@ def unit_starts(
 def select_units(
     sequence: IntArray, lengths: IntArray, starts: IntArray, rate: float, draws: KeyedDraws
 ) -> BoolArray:
-    """Select units at random until each sequence's budget of tokens is spent.
+    """Select units ``(U,)`` at random until each sequence's budget of tokens is spent.
 
     The budget is ``rate`` times the maskable tokens, rounded up or down at random so that its
     expectation is exact, and at least 1. The unit that crosses the budget is taken with
-    probability (rest / its length), which keeps the expectation.
-
-    Args:
-        sequence: ``(U,)`` ascending sequence number of each unit.
-        lengths: ``(U,)`` tokens of each unit.
-        starts: ``(U,)`` flat position of each unit's first token.
-        rate: share of the tokens to select.
-        draws: random numbers by flat position.
-
-    Returns:
-        ``(U,)`` bool, True for the selected.
+    probability (rest / its length), which keeps the expectation. Each unit is given by its
+    ascending sequence number, its tokens, and the flat position of the first.
     """
     first = np.flatnonzero(np.diff(sequence, prepend=-1))  # first unit of each non-empty sequence
     # sequence [0, 0, 2], lengths [2, 1, 3] -> first [0, 2], before [0, 2, 3], maskable [3, 3]

@@ -27,7 +27,7 @@ from bertlab.errors import (
 )
 from bertlab.plugins.index import (
     FIRST_PARTY,
-    brought_by,
+    HOOKS,
     check_contract,
     entry_package,
     entry_points_of,
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from bertlab.data.module import TaskData
     from bertlab.model.module import BertModule
 
-GROUP = "bertlab.hooks"
 SPECS = "bertlab.hookspecs"
 hookspec: pluggy.HookspecMarker = pluggy.HookspecMarker("bertlab")
 hookimpl = pluggy.HookimplMarker("bertlab")
@@ -220,7 +219,7 @@ def hook_modules() -> HookModules:
         except ValueError as error:  # another package declares a hook of that name
             _leave_out(module.__name__, error)
     # by name: callbacks are called in an order that no disk decides
-    for entry in sorted(entry_points_of(GROUP), key=lambda each: (entry_package(each), each.name)):
+    for entry in sorted(entry_points_of(HOOKS), key=lambda each: (entry_package(each), each.name)):
         try:
             loaded.manager.register(load_module(entry), name=name_of_hooks(entry))
         except KeyboardInterrupt:
@@ -262,7 +261,7 @@ def load_module(entry: EntryPoint) -> object:
 
 def name_of_hooks(entry: EntryPoint) -> str:
     """Return what to call a hook module in messages."""
-    return f"hooks {entry.name!r} of {brought_by(*entry_package(entry))} ({entry.value})"
+    return f"hooks {entry.name!r} of {' '.join(entry_package(entry))} ({entry.value})"
 
 
 def add_fit_arguments(parser: "LightningArgumentParser") -> dict[str, FitKeys]:
@@ -323,11 +322,9 @@ def opened_by_package(command: str, request: "Request") -> "Opened | None":
     """Return what a package runs instead of bertlab; None if none does."""
     if request.helps:
         return None
-    for each in _implementations("bertlab_opens"):  # what it raises ends the command
-        found: Opened | None = _call(each, {"command": command, "request": request})
-        if found is not None:
-            return found
-    return None
+    given = {"command": command, "request": request}
+    found = (_call(each, given) for each in _implementations("bertlab_opens"))
+    return next((each for each in found if each is not None), None)  # what is raised ends all
 
 
 def run_ended(run_dir: Path, results: dict[str, float], tables: list[Table]) -> None:

@@ -38,31 +38,31 @@ _BRINGS = {
     ),
     "bertlab-conformance": (
         "command check-plugins, command completion, command explain, command init, "
-        "command new-plugin, command plugins, "
-        "name testing.ConformanceFailure, name testing.batch_of, name testing.conformance, "
-        "name testing.list_checks"
+        "command new-plugin, command plugins, name testing.ConformanceFailure, "
+        "name testing.batch_of, name testing.conformance, name testing.list_checks"
     ),
     "bertlab-evaluations": (
-        "command evaluate, command embed, command take-words, "
-        "evaluation attention, evaluation held_out_loss, evaluation minimal_pairs, "
-        "evaluation probing, evaluation sentence_similarity, "
-        "key evaluations, key evaluate_every, key checkpoint_words, name embed_texts, "
-        "name words_checkpoints, name EvaluatedModel, name Evaluation, name EvaluationResult, "
-        "name ScoreGrid, name PretrainedModel.evaluated"
+        "command evaluate, command embed, command take-words, evaluation attention, "
+        "evaluation held_out_loss, evaluation minimal_pairs, evaluation probing, "
+        "evaluation sentence_similarity, key evaluations, key evaluate_every, "
+        "key checkpoint_words, name embed_texts, name words_checkpoints, name EvaluatedModel, "
+        "name Evaluation, name EvaluationResult, name ScoreGrid, "
+        "name PretrainedModel.evaluated"
     ),
     "bertlab-gpu": "strategy fsdp, key background_checkpoints, accumulate_grad_batches auto",
     "bertlab-guard": "key check_every",
     "bertlab-interop": (
         "command export, hook bertlab_export_files, hook bertlab_push, name export_model, "
         "name Exporter, name ExportReport, name ModelAddress, name padded_attention, "
-        "name padded_summary, "
-        "exporter onnx, exporter sentence-transformers, exporter transformers, reader tensorflow"
+        "name padded_summary, exporter onnx, exporter sentence-transformers, "
+        "exporter transformers, reader tensorflow"
     ),
     "bertlab-modern": (
         "encoder modern, tokenizer bpe, tokenizer unigram, optimizer lamb, optimizer lion, "
-        "optimizer muon, name model.freeze_layers, name parameter_depths, "
-        "name ModernEncoder, tokenizer_model BPE, tokenizer_model Unigram, "
-        "tokenizer_model WordLevel, name JoinedOptimizer, name model.torch_optimizers, "
+        "optimizer muon, optimizer sam, optimizer schedule_free, name model.freeze_layers, "
+        "name parameter_depths, adapter lora, name ModernEncoder, tokenizer_model BPE, "
+        "tokenizer_model Unigram, tokenizer_model WordLevel, name JoinedOptimizer, "
+        "name OptimizerModes, name model.torch_optimizers, "
         "huggingface_form roberta, model_type roberta, model_type modernbert, "
         "input_format sentence_pairs, input_format full_sentences, input_format doc_sentences, "
         "schedule cosine, schedule inverse_sqrt, schedule wsd, name data.AmountsInParts, "
@@ -76,18 +76,16 @@ _BRINGS = {
     "bertlab-studies": (
         "command study, command ablate, executor local, key seeds, key against_scratch, "
         "key executor, name Executor, name OrderedMap, key stages, logger wandb, logger mlflow, "
-        "callback LearningRateFinder, "
-        "hook bertlab_report_sections, name ReportSection, name Study, name StudyScores, "
-        "name encoder_flops, name study, name model.OptimizerState"
+        "callback LearningRateFinder, hook bertlab_report_sections, name ReportSection, "
+        "name Study, name StudyScores, name encoder_flops, name study, name model.OptimizerState"
     ),
     "bertlab-tasks": (
         "head feature_tagging, head multi_label, head multiple_choice, head span, head tagging, "
-        "data_module several_heads, "
-        "source python-english-rows, name data.ListReader, "
-        "output_format csv, output_format tsv, output_format parquet, "
-        "format ax, format codah, format cola, format conll, format mnli, format mnli_mismatched, "
-        "format mrpc, format qnli, format qqp, format rte, format sick, format sick_relatedness, "
-        "format snli, format squad, "
+        "data_module several_heads, source hf, source python-english-rows, "
+        "name data.ListReader, name data.read_arrow, name data.read_saved, "
+        "output_format csv, output_format tsv, output_format parquet, format ax, format codah, "
+        "format cola, format conll, format mnli, format mnli_mismatched, format mrpc, format qnli, "
+        "format qqp, format rte, format sick, format sick_relatedness, format snli, format squad, "
         "format sst2, format stsb, format swag, format wnli"
     ),
 }
@@ -115,6 +113,7 @@ KEYS: dict[Kind, str] = {
     "encoder": "model.encoder",
     "objective": "model.objectives",
     "head": "model.head",
+    "adapter": "model.adapter",
     "source": "data.corpus, data.source",
     "input_format": "data.input_format",
     "metric": "model.metrics",
@@ -136,6 +135,7 @@ RECORDED_AS = "bertlab"  # in manifests, as before its distribution had a name o
 PATIENCE = 20.0  # seconds of an import, until the user is told who is imported
 
 CONTRACT_GROUP = "bertlab.contract"
+HOOKS = "bertlab.hooks"
 _MOST_ORIGINS = 1000
 
 
@@ -160,9 +160,7 @@ class Plugin:
     contract: int
 
     def __str__(self) -> str:
-        return (
-            f"{self.kind} {self.name!r} of {brought_by(self.package, self.version)} ({self.target})"
-        )
+        return f"{self.kind} {self.name!r} of {self.package} {self.version} ({self.target})"
 
 
 @cache
@@ -213,11 +211,8 @@ def installed(kind: Kind) -> dict[str, Plugin]:
 
 def forget_installed() -> None:
     """Read the entry points anew; for tests, and after a package was installed."""
-    _all_entry_points.cache_clear()
-    entry_points_of.cache_clear()
-    _name_and_version.cache_clear()
-    listed.cache_clear()
-    installed.cache_clear()
+    for read in (_all_entry_points, entry_points_of, _name_and_version, listed, installed):
+        read.cache_clear()
     contract_of.cache_clear()
 
 
@@ -256,16 +251,6 @@ def contract_mismatch(package: str, contract: int) -> str | None:
 def version_of(package: str) -> str:
     """Return the version of an installed package; bertlab's own is recorded as ``bertlab``."""
     return version(OWN_PACKAGE if package == RECORDED_AS else package)
-
-
-def brought_by(package: str, version: str) -> str:
-    """Return a package and its version for people: ``bertlab-sop 0.1.0``."""
-    return f"{package} {version}"
-
-
-def recorded_as(package: str) -> str:
-    """Return what a package is called in manifests: all that is released together is bertlab."""
-    return RECORDED_AS if package in FIRST_PARTY else package
 
 
 def check_contract(package: str) -> None:
@@ -349,7 +334,7 @@ def tell_of_a_wait(name: str, package: str) -> Iterator[None]:
 def missing_package(key: str) -> str | None:
     """Return the first-party package that adds a key to ``fit``, if it is not installed."""
     package = package_of("key", key)
-    adding = [entry_package(entry)[0] for entry in entry_points_of("bertlab.hooks")]
+    adding = [entry_package(entry)[0] for entry in entry_points_of(HOOKS)]
     return None if package in adding else package
 
 
@@ -410,7 +395,7 @@ def added_name(module: str, name: str) -> object:
     found = [entry for entry in entries if _split(entry.name) == (module, name)]
     own = [entry for entry in found if entry_package(entry)[0] in FIRST_PARTY]
     if len(found) > 1 and not own:
-        packages = " and ".join(sorted(brought_by(*entry_package(each)) for each in found))
+        packages = " and ".join(sorted(" ".join(entry_package(each)) for each in found))
         raise ImportError(f"{packages} both bring {module}.{name}; uninstall one of them")
     if not found:
         key = f"{module}.{name}".removeprefix("bertlab.")
@@ -423,6 +408,17 @@ def added_name(module: str, name: str) -> object:
         check_contract(entry.dist.name)
     loaded: object = entry.load()
     return loaded
+
+
+def of_package(name: str, error: type[Exception], what: str) -> Any:  # noqa: ANN401
+    """Return what a package adds under a name, such as ``data.UrlFile``.
+
+    Without the package it is an error, which says ``what`` cannot be done.
+    """
+    try:
+        return added_name(*f"bertlab.{name}".rsplit(".", 1))
+    except ImportError as missing:
+        raise error(f"{what}: {missing}") from None
 
 
 def _split(entry_name: str) -> tuple[str, str]:

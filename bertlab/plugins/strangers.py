@@ -20,9 +20,8 @@ from typing import NamedTuple
 from packaging.utils import canonicalize_name
 
 from bertlab.errors import PluginCodeError, told
-from bertlab.plugins.index import FIRST_PARTY, GROUPS, entry_package, entry_points_of, listed
+from bertlab.plugins.index import FIRST_PARTY, GROUPS, HOOKS, entry_package, entry_points_of, listed
 
-HOOKS = "bertlab.hooks"
 _PASSED_BY = ("__pycache__", ".git")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,80}")
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]{0,40}")

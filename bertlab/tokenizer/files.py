@@ -4,6 +4,7 @@ They are ``vocab.txt`` and ``tokenizer.json``; nothing in them is executed.
 """
 
 import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +24,7 @@ from bertlab.api.tokenizer import (
 )
 from bertlab.errors import TokenizerError, nearest
 from bertlab.files import (
+    check_memory,
     describe_missing,
     explain_failed_write,
     make_folder,
@@ -34,10 +36,11 @@ from bertlab.files import (
     write_text,
 )
 from bertlab.plugins.index import installed, load_class, where_to_get
-from bertlab.tokenizer.words import WordIds, has_capitals
+from bertlab.tokenizer.words import WordIds, check_growth, has_capitals
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _FORMS = "a vocab.txt, a tokenizer.json or a folder with either"
+_BYTES_OF_TOKEN, _BYTES_OF_ADDED = 600, 100  # of memory, of a character of an added one
 _FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 _CONFIG_KEYS = {
     "do_lower_case": "lowercase",
@@ -79,10 +82,7 @@ def vocabulary_state(
 
 
 def checked_state(state: dict[str, Any], source: str) -> dict[str, Any]:
-    """Return the parts of a ``tokenizer.json`` that matter, in canonical form.
-
-    Truncation and padding presets are left out; post-processor and decoder are BERT's.
-    """
+    """Return what matters of a ``tokenizer.json``; post-processor and decoder are BERT's."""
     model = _checked_model(state["model"], source)
     vocabulary: dict[str, int] = model["vocab"]
     added = added_tokens(state.get("added_tokens") or [], vocabulary, SPECIAL_TOKENS, source)
@@ -96,9 +96,12 @@ def checked_state(state: dict[str, Any], source: str) -> dict[str, Any]:
             f"{', '.join(map(repr, list(ids)[:5]))})"
         )
     check_ids(ids, source)
-    # The backend panics on a damaged one, and it is never BERT's.
-    if "Precompiled" in json.dumps(state.get("normalizer")):
-        raise TokenizerError(f"{source}: found SentencePiece's normalizer, expected BERT's")
+    written = json.dumps([state.get("normalizer"), state.get("pre_tokenizer")])
+    if re.findall(r'"type": "(\w+)"', written) != ["BertNormalizer", "BertPreTokenizer"]:
+        # The backend panics on a damaged one, and it is never BERT's.
+        if "Precompiled" in json.dumps(state.get("normalizer")):
+            raise TokenizerError(f"{source}: found SentencePiece's normalizer, expected BERT's")
+        check_growth(state, source)
     known = {token["content"] for token in added}
     added += [special_token(token, ids[token]) for token in SPECIAL_TOKENS if token not in known]
     return {
@@ -137,12 +140,9 @@ def _tokenizer_file(folder: Path) -> Path:
     )
 
 
-_LARGEST = 2**28  # bytes of a tokenizer.json; that of 250,000 words has 20 MB
-
-
 def _read_text(path: Path) -> str:
     try:
-        return read_text(path, _LARGEST).removeprefix("\ufeff")
+        return read_text(path).removeprefix("\ufeff")
     except FileNotFoundError:
         raise TokenizerError(describe_missing(str(path), (), _FORMS)) from None
     except OSError as error:
@@ -168,7 +168,9 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 def _read_vocabulary(path: Path) -> list[str]:
     # split(), as splitlines() would break tokens such as U+0085 and U+2028
-    lines = [line.removesuffix("\r") for line in _read_text(path).split("\n")]
+    text = _read_text(path)
+    check_memory(path, "the vocabulary", _BYTES_OF_TOKEN * text.count("\n"))
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
     while lines and not lines[-1]:
         lines.pop()
     if not lines:
@@ -205,7 +207,8 @@ def checked_vocabulary(model: dict[str, Any], source: str) -> dict[str, int]:
 
 
 def check_ids(ids: dict[str, int], source: str) -> None:
-    """Raise TokenizerError unless the V tokens have the ids 0 to V - 1, each once."""
+    """Raise TokenizerError unless the V tokens have the ids 0 to V - 1, each once, and are few."""
+    check_memory(source, "the vocabulary", _BYTES_OF_TOKEN * len(ids))
     if sorted(ids.values()) != list(range(len(ids))):
         raise TokenizerError(
             f"{source}: {len(ids)} tokens need the ids 0 to {len(ids) - 1}, each once; found ids "
@@ -237,6 +240,7 @@ def added_tokens(
             f"{source}: added_tokens is not a list of objects with id and content"
         ) from error
     for token in tokens:
+        check_memory(source, "a token of added_tokens", _BYTES_OF_ADDED * len(token["content"]))
         expected = vocabulary.get(token["content"], token["id"])
         if token["id"] != expected:
             raise TokenizerError(

@@ -24,6 +24,7 @@ MAX_WORD_CHARACTERS = 100  # WordPiece makes [UNK] of longer words
 _ALPHABET = 1000  # characters, as the limit_alphabet of BertWordPieceTokenizer
 _CHARACTER_COVERAGE = 0.9995  # as SentencePiece's default
 _WORDS_AT_ONCE = 2**20  # different ones in memory before they are split
+_CHARACTERS_AT_ONCE = 2**26  # of the texts that they stand in, as words have any length
 _MARKED_WORDS = 0.02  # a share of all words from which on their loss of marks is noted
 _LINE_WORDS = 2**12  # of a line that the trainer is given
 _MOST_TOKENS = 10_000_000  # above 2^62 the trainers of tokenizers panic
@@ -130,10 +131,13 @@ def _count_pieces(
                     pieces[piece] += count
         words.clear()
 
+    seen = 0
     for text in texts:
         words.update(delete_control_spaces(text).split())
-        if len(words) > _WORDS_AT_ONCE:
+        seen += len(text)
+        if len(words) > _WORDS_AT_ONCE or seen > _CHARACTERS_AT_ONCE:
             flush()
+            seen = 0
     flush()
     _note_lost_marks(marked, pieces.total())
     return pieces

@@ -1,18 +1,23 @@
 """Words of BERT's tokenizer: split as BERT splits them, and their ids remembered."""
 
 import re
+import unicodedata
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer as Backend
+
+from bertlab.errors import TokenizerError
 
 # str.split() takes these for spaces, BERT deletes them as control characters.
 _DELETED_SPACES = "\x0b\x0c\x1c\x1d\x1e\x1f\x85"
 _DELETE = dict.fromkeys(map(ord, _DELETED_SPACES))
 # the four ranges are ASCII's punctuation; "don't" -> ["don", "'", "t"]
 _ASCII_PIECES = re.compile(r"[0-9A-Za-z]+|[!-/:-@\[-`{-~]")
+_MOST_GROWTH = 64  # 12 of T5, whose spaces are three bytes
 _MAX_CACHED_CHARACTERS = 2**22  # of words and bytes of ids, in each generation
 
 
@@ -90,6 +95,50 @@ class WordIds(dict[str, bytes]):
 
     def _pack(self, ids: list[int]) -> bytes:
         return array(self._typecode, ids).tobytes()
+
+
+def parts(component: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401 (JSON)
+    """Yield the objects of a part of ``tokenizer.json``, those in a ``Sequence`` as well."""
+    if isinstance(component, dict):
+        yield component
+        component = list(component.values())
+    if isinstance(component, list):
+        for each in component:
+            yield from parts(each)
+
+
+def check_growth(content: Mapping[str, Any], source: str, growth: float = 1) -> None:
+    """Refuse a ``tokenizer.json`` that makes very much of a text, ``growth`` and its parts' times.
+
+    Nine times "a" -> "aaaaaaaaaa", one behind the other, makes a gigabyte of one letter.
+    """
+    for part in parts([content.get("normalizer"), content.get("pre_tokenizer")]):
+        growth = min(growth * _growth(part), 1e18)
+    if growth > _MOST_GROWTH:
+        raise TokenizerError(
+            f"{source}: normalizer, pre_tokenizer: they make up to {growth:,.0f} bytes of one, "
+            f"expected at most {_MOST_GROWTH}"
+        )
+
+
+def _growth(part: Mapping[str, Any]) -> float:
+    """Return how many bytes a part makes of one at most, but for what Unicode decomposes."""
+
+    def size(text: object) -> int:  # U+FDFA, of 3 bytes, is 33 to whatever comes behind
+        return len(unicodedata.normalize("NFKD", str(text)).encode(errors="replace"))
+
+    match part:
+        case {"type": "BertNormalizer"}:
+            return 5 / 3  # spaces around a Chinese character
+        case {"type": "ByteLevel"}:
+            return 2
+        case {"type": "Metaspace" | "Prepend"}:
+            return 1 + size(part.get("replacement", part.get("prepend", "")))
+        case {"type": "Replace", "pattern": {"String": str(plain)}} if plain:
+            return max(1, size(part.get("content", "")) / len(plain.encode(errors="replace")))
+        case {"type": "Replace"}:  # an expression may match nothing, between any two letters
+            return 1 + size(part.get("content", ""))
+    return 1
 
 
 def has_capitals(tokens: Sequence[str]) -> bool:

@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from string import Formatter
 from typing import Any
 
 import torch
@@ -50,6 +51,7 @@ class BestCheckpoint(ModelCheckpoint):
         if isinstance(pl_module, BertModule):
             self.monitor, mode = choose_monitor(self.monitor, pl_module, self._given_mode)
             _set_mode(self, mode)
+            _check_figures(self.filename or "", pl_module)
         super().setup(trainer, pl_module, stage)
 
     def on_train_batch_end(
@@ -193,6 +195,17 @@ def check_checkpoints(settings: Mapping[str, Any]) -> None:
         raise ConfigError(
             f"checkpoint.filename: found {name!r} beside save_top_k {settings['save_top_k']}: each "
             "file would replace the one before it; expected {step} in it"
+        )
+
+
+def _check_figures(filename: str, model: BertModule) -> None:
+    """Raise ConfigError if a name asks for a figure that is not there: Lightning writes 0."""
+    for _, name, _, _ in Formatter().parse(filename):
+        if not name or name in ("epoch", "step") or name in (metrics := model.metric_names()):
+            continue
+        raise ConfigError(
+            f"checkpoint.filename: found {{{name}}}{nearest(name, metrics)} "
+            f"(there are: epoch, step, {', '.join(metrics)})"
         )
 
 

@@ -41,7 +41,7 @@ from bertlab.data.module import TaskData
 from bertlab.data.run_length import asked_steps, training_size
 from bertlab.errors import CommandError, TrainerError, check_at_least, print_table, say, warn
 from bertlab.files import write_json
-from bertlab.model.build import build_tasks, compile_layers, compile_losses
+from bertlab.model.build import adapt, build_tasks, compile_layers, compile_losses
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer import check_end
 from bertlab.objectives.changing import in_words
@@ -194,8 +194,9 @@ class BertlabCLI(LightningCLI):
         self.datamodule.encode()  # by the head, whose labels are known now
 
     def after_instantiate_classes(self) -> None:
-        """Check what would stop a run later, and give its record its content."""
+        """Adapt, check what would stop a run later, and give its record its content."""
         if self.fits:
+            adapt(self.model.encoder, self.resolved.plain["model"].get("adapter"))
             self._check_fit()
         if self.fits and not self.rehearses:
             self._describe()
@@ -261,8 +262,7 @@ class BertlabCLI(LightningCLI):
         check_end(model.optimizer_config, trainer, done, model.named_tasks(), self.datamodule)
         self.datamodule.check_division(trainer.world_size, trainer.accumulate_grad_batches)
         choose_monitor(values.checkpoint.monitor, model, self._mode)
-        written = self.request.values.get("trainer") or {}
-        direct_callbacks(trainer, model, written.get("callbacks"))
+        direct_callbacks(trainer, model, self.request.values.get("trainer", {}).get("callbacks"))
         for each in self.added:
             if (prepare := getattr(each, "prepare", None)) is not None:
                 self.facts |= prepare(trainer, self.datamodule) or {}

@@ -17,7 +17,7 @@ from bertlab.api.format import NamedFormat, Submission
 from bertlab.api.task import Head
 from bertlab.data.examples.source import LEFT_OUT, UnreadableRow
 from bertlab.data.module import TaskData
-from bertlab.data.rows.lines import SPREADSHEETS
+from bertlab.data.rows.lines import PACKED, SPREADSHEETS
 from bertlab.errors import ConfigError, DataError, OutputError, nearest, warn
 from bertlab.files import WholeFile
 from bertlab.plugins.hooks import first_result
@@ -99,8 +99,7 @@ class RowFile:
         made = {**_six_digits(_best(prediction, self.top_k)), **({"gold": gold} if gold else {})}
         given = row.row or {k: value for k, value in row.values.items() if k not in self.truth}
         made |= {"cluster": row.cluster} if row.cluster else {}
-        # a column of the input that is called as one of the prediction's: score -> input_score
-        kept = {f"input_{key}" if key in made else key: value for key, value in given.items()}
+        kept = {_free_name(key, made, given): value for key, value in given.items()}
         self.file.write({**kept, **made})
 
     def close(self) -> None:
@@ -112,6 +111,14 @@ class RowFile:
     def discard(self) -> None:
         """Leave no file."""
         self.file.discard()
+
+
+def _free_name(key: str, made: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+    """Return the name of a column of the input: input_score where the prediction has a score."""
+    name = key
+    while name in made or name in ("error", "gold") or (name != key and name in given):
+        name = f"input_{name}"
+    return name
 
 
 PredictionSink = RowFile | Submission
@@ -223,10 +230,10 @@ def open_sink(
             raise OutputError(f"--output: {output}: is the input, expected a file of its own")
     if form == "auto":
         ending = "" if output is None else Path(output).suffix.removeprefix(".").lower()
-        if f".{ending}" in SPREADSHEETS:
+        if f".{ending}" in (*SPREADSHEETS, *PACKED):
             raise OutputError(
-                f"--output: {output}: spreadsheets are not written, expected a name that ends in "
-                f"{', '.join(f'.{each}' for each in TABLE_FORMS)} or .jsonl"
+                f"--output: {output}: spreadsheets and packed files are not written, expected a "
+                f"name that ends in {', '.join(f'.{each}' for each in TABLE_FORMS)} or .jsonl"
             )
         form = ending if ending in TABLE_FORMS else "jsonl"
     rows = _open_rows(None if output is None else Path(output), form)

@@ -32,6 +32,7 @@ from bertlab.checkpoints.run_directory import (
     session,
 )
 from bertlab.checkpoints.training_state import refusing_other_state, watch_loading
+from bertlab.config.merge import PLUGIN_SECTIONS
 from bertlab.config.recorded import CONFIG_VERSION
 from bertlab.config.request import Request
 from bertlab.config.yaml_files import Config
@@ -41,15 +42,15 @@ from bertlab.errors import BertlabError, OutputError, ResumeError, causes, warn,
 from bertlab.files import make_folder, read_object, replacing, write_text
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer import parameter_names
-from bertlab.plugins.hooks import GROUP
 from bertlab.plugins.index import (
     FIRST_PARTY,
+    HOOKS,
+    RECORDED_AS,
     Kind,
     Plugin,
     entry_package,
     entry_points_of,
     installed,
-    recorded_as,
 )
 from bertlab.plugins.strangers import content_hash
 
@@ -319,7 +320,7 @@ def refuse_other(lines: list[str], what: str, remedy: str) -> None:
 
 def plugin_facts(request: Request, config: Config) -> dict[str, dict[str, str]]:
     """Return what a manifest says of the plugins of a run."""
-    hooks = dict(entry_package(entry) for entry in entry_points_of(GROUP))  # called in every run
+    hooks = dict(entry_package(entry) for entry in entry_points_of(HOOKS))  # called in every run
     return facts_of(_used(request, config), hooks)
 
 
@@ -331,7 +332,10 @@ def facts_of(
     versions = {each.package: each.version for each in used} | dict(hooks)
     others = [package for package in versions if package not in FIRST_PARTY]
     return {
-        "plugins": {recorded_as(package): version for package, version in versions.items()},
+        "plugins": {
+            RECORDED_AS if package in FIRST_PARTY else package: version
+            for package, version in versions.items()
+        },
         "plugin_contents": {package: content_hash(package) for package in others},
         "plugin_names": {
             f"{each.kind} {each.name}": each.package
@@ -342,31 +346,20 @@ def facts_of(
 
 
 def _used(request: Request, config: Config) -> Iterator[Plugin]:
-    """Yield the plugins that a config names, wherever it does."""
-    named: dict[Kind, list[str | None]] = {
-        "encoder": [request.encoder],
-        "objective": [*request.objectives],
-        "head": [request.head, *request.heads.values()],
-        "metric": [*request.metrics],
-        "optimizer": [request.optimizer],  # a class of torch.optim is no plugin
-        "schedule": [request.schedule],
-        "tokenizer": [request.tokenizer],
-    }
-    for kind, names in named.items():
-        yield from (installed(kind)[name] for name in names if name in installed(kind))
-    data = config["data"]
-    given = [data.get("source"), *_listed(data.get("corpus"))]
-    for location in given:
-        if isinstance(location, str) and is_source(location):
-            yield installed("source")[location.partition(":")[0]]
-    for entry in (config.get("evaluations") or {}).values():
-        evaluation = installed("evaluation").get(entry.get("evaluation"))
-        if evaluation is not None:
-            yield evaluation
-
-
-def _listed(value: object) -> list[object]:
-    return value if isinstance(value, list) else [value]
+    """Yield the plugins that a config names; a class of torch.optim is none."""
+    data, evaluations = config["data"], (config.get("evaluations") or {}).values()
+    corpus = data.get("corpus")
+    locations = [data.get("source"), *(corpus if isinstance(corpus, list) else [corpus])]
+    sources = [each for each in locations if isinstance(each, str) and is_source(each)]
+    named: list[tuple[Kind, str | None]] = [
+        *((kind, getattr(request, kind)) for kind in PLUGIN_SECTIONS.values()),
+        *(("head", name) for name in request.heads.values()),
+        *(("objective", name) for name in request.objectives),
+        *(("metric", name) for name in request.metrics),
+        *(("source", each.partition(":")[0]) for each in sources),
+        *(("evaluation", each.get("evaluation")) for each in evaluations),
+    ]
+    yield from (installed(kind)[name] for kind, name in named if name in installed(kind))
 
 
 def changes_of_code(now: Facts, before: Facts) -> list[str]:

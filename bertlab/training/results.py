@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bertlab.checkpoints.run_directory import BEST_CHECKPOINT, RESULTS_FILE
 from bertlab.errors import print_table
-from bertlab.files import LARGEST_FILE, explain_damage, open_to_read, read_object
+from bertlab.files import LARGEST_FILE, check_memory, explain_damage, open_to_read, read_object
 
 if TYPE_CHECKING:  # tables are printed by commands that import no torch
     from lightning.pytorch import Trainer
@@ -89,8 +89,10 @@ def read_curves(directory: Path) -> dict[str, Curve]:
     points: dict[str, dict[int, float]] = defaultdict(dict)
     for log in sorted(directory.glob("csv/version_*/metrics.csv"), key=_version):
         with open_to_read(log) as file:
-            text = file.read(LARGEST_FILE).decode(errors="replace")
-        rows = csv.DictReader(io.StringIO(text, newline=""))
+            content = file.read(LARGEST_FILE)
+        check_memory(log, "what it has logged", 150 * content.count(b","), len(content))
+        text = io.TextIOWrapper(io.BytesIO(content), "utf-8", errors="replace", newline="")
+        rows = csv.DictReader(text)
         if "step" not in (rows.fieldnames or ()):  # not a log of ours
             continue
         for row in rows:

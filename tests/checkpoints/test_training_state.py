@@ -4,6 +4,7 @@ import copy
 import math
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from bertlab.checkpoints.training_state import (
     watch_loading,
 )
 from bertlab.errors import DamagedCheckpointError
+from bertlab.model.module import BertModule
 
 State = dict[str, Any]
 
@@ -101,6 +103,22 @@ def test_another_state_is_refused_before_it_is_taken(words: str) -> None:
     with pytest.raises(DamagedCheckpointError) as failure:
         load(state)
     assert f"a.ckpt: a damaged bertlab checkpoint: optimizer_states: {words}" in str(failure.value)
+
+
+def test_moments_that_were_cut_out_are_missed() -> None:
+    optimizer = stepped(torch.optim.AdamW)
+    never = nn.Parameter(torch.zeros(2))  # it had no gradient, and has no moments
+    optimizer.add_param_group({"params": [never]})
+    checkpoint = {"optimizer_states": [optimizer.state_dict()]}
+    BertModule.on_save_checkpoint(MagicMock(), checkpoint)
+    state = checkpoint["optimizer_states"][0]
+    watch_loading(optimizer, "a.ckpt")
+    optimizer.load_state_dict(copy.deepcopy(state))
+    del state["state"][1]
+    with pytest.raises(DamagedCheckpointError, match="state: found 2 parameters, expected 3 as"):
+        optimizer.load_state_dict(state)
+    del state["entries"]  # of an older version: nothing tells
+    optimizer.load_state_dict(state)
 
 
 def test_what_a_strangers_optimizer_remembers_is_its_own() -> None:

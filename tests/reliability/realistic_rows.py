@@ -59,7 +59,7 @@ LABELS = {
     "signed": ["-1", "1"],
     "booleans": ["True", "False"],
     "others": ["schön", "शुभ", "良い"],
-    "case": ["Yes", "yes", "NO"],
+    "case": ["Yes", "No", "MAYBE"],
     "none": ["None", "some", "N/A"],
 }
 

@@ -354,10 +354,13 @@ def _fault_look_alike(table: dict[str, Any], encoding: str) -> Any:
         return table["text"], encoding, None, True
     at, rng = table["place"]["label"], table["rng"]
     one, other = rng.choice(
-        [("caf\u00e9", "cafe\u0301"), ("good", "good\u200b"), ("a b", "a\u00a0b")]
+        [
+            *[("caf\u00e9", "cafe\u0301"), ("good", "good\u200b"), ("a b", "a\u00a0b")],
+            *[("Yes", "yes"), ("1", "01"), ("2", "2.0")],
+        ]
     )
     cells[0][at], cells[1][at] = one, other
-    return _written(table, cells), encoding, ["looks like .* has other characters"], False
+    return _written(table, cells), encoding, ["looks like .* written otherwise"], False
 
 
 def _fault_spaces(table: dict[str, Any], encoding: str) -> Any:

@@ -13,12 +13,14 @@ import torch
 
 from bertlab import load
 from bertlab.checkpoints.run_checkpoint import RUN_KEY
+from bertlab.checkpoints.run_directory import check_nothing_leads_out
 from bertlab.data.corpus.corpus import Corpus, read_documents
 from bertlab.data.corpus.store import StoreReport
-from bertlab.data.rows.data_sets import read_arrow, read_saved
 from bertlab.errors import CheckpointError, CorpusError, DataError, OutputError
-from bertlab.files import check_nothing_leads_out, make_folder, new_folder, write_json
+from bertlab.files import make_folder, new_folder, write_json
 from bertlab_pages.escaping import html_templates
+from bertlab_tasks.arrow_rows import read_arrow
+from bertlab_tasks.data_sets import read_saved
 from tests.conftest import Command
 from tests.data.web_server import serving
 from tests.test_house import MODULES, OF_PACKAGES, ROOT
@@ -123,7 +125,7 @@ def test_texts_that_lie_outside_of_an_arrow_file(tmp_path: Path) -> None:
     datasets.Dataset.from_dict({"text": ["abc", "def"]}).save_to_disk(str(tmp_path / "saved"))
     (file,) = (tmp_path / "saved").glob("*.arrow")
     file.write_bytes(damaged_arrow(file.read_bytes()))
-    with pytest.raises(DataError, match="saved: not a readable saved data set"):
+    with pytest.raises(DataError, match=r"saved/data-\S+\.arrow: not a readable Arrow file"):
         list(read_saved(tmp_path / "saved", None).rows)
     file = tmp_path / "a.arrow"
     table = pa.table({"text": ["abc", "def"]})

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from bertlab.checkpoints.run_directory import check_nothing_leads_out
 from bertlab.errors import OutputError
-from bertlab.files import check_nothing_leads_out
 from bertlab_pages.samples import append_text
 from tests.conftest import Command
 from tests.test_house import MODULES, OF_PACKAGES, ROOT

@@ -316,6 +316,52 @@ def test_damaged_parts_of_tokenizer_json(tmp_path, changes, message):
     assert str(tmp_path / "tokenizer.json") in str(caught.value)
 
 
+REPLACED = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
+QUOTES = {"type": "Replace", "pattern": {"String": "``"}, "content": '"'}
+LONGER = {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 10}
+
+
+@pytest.mark.parametrize(
+    ("normalizers", "pre_tokenizer"),
+    [
+        ([QUOTES, REPLACED, {"type": "NFKD"}, {"type": "Lowercase"}], {"type": "Whitespace"}),
+        ([{"type": "Prepend", "prepend": " "}, REPLACED], {"type": "BertPreTokenizer"}),
+        ([LONGER], {"type": "Metaspace", "replacement": "_", "prepend_scheme": "always"}),
+        ([], {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}),
+        ([{"type": "BertNormalizer"}] * 3, {"type": "BertPreTokenizer"}),
+    ],
+)
+def test_other_normalizers_are_read_as_tokenizers_reads_them(tmp_path, normalizers, pre_tokenizer):
+    state = saved_state(WordPieceTokenizer.from_vocabulary(GOOD.split("\n")), tmp_path)
+    whole = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True}
+    whole |= {"strip_accents": None, "lowercase": True}
+    normalizers = [whole if each["type"] == "BertNormalizer" else each for each in normalizers]
+    state |= {"normalizer": {"type": "Sequence", "normalizers": normalizers}}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(state | {"pre_tokenizer": pre_tokenizer}))
+    text = "``A  cat'' ran"
+    expected = Tokenizer.from_file(str(tmp_path / "tokenizer.json")).encode(text).ids[1:-1]
+    assert load_tokenizer(tmp_path).encode(text) == expected
+
+
+@pytest.mark.parametrize(
+    "normalizers",
+    [
+        [LONGER] * 2,
+        [{"type": "Replace", "pattern": {"Regex": "(?:)"}, "content": "ab"}] * 4,
+        [{"type": "Prepend", "prepend": "a" * 64}],
+        [LONGER | {"content": "\ufdfa\ufdfa"}],
+        [{"type": "BertNormalizer"}] * 9,
+        [{"type": "ByteLevel"}] * 7,
+    ],
+)
+def test_what_makes_very_much_of_a_text_is_refused(tmp_path, normalizers):
+    state = saved_state(WordPieceTokenizer.from_vocabulary(GOOD.split("\n")), tmp_path)
+    state["normalizer"] = {"type": "Sequence", "normalizers": normalizers}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(state))
+    with pytest.raises(TokenizerError, match=r"tokenizer.json: normalizer, .* expected at most 64"):
+        load_tokenizer(tmp_path)
+
+
 def test_missing_files(tmp_path):
     with pytest.raises(TokenizerError, match=r"nothing.txt: no such file .* expected a vocab"):
         load_tokenizer(tmp_path / "nothing.txt")

@@ -87,6 +87,15 @@ def test_a_mode_that_contradicts_the_metric(rows: Rows, tmp_path: Path, bertlab:
     assert "of val/single_sentence/accuracy the better end is max" in error
 
 
+def test_names_of_files_have_figures_that_there_are(
+    rows: Rows, tmp_path: Path, bertlab: Command
+) -> None:
+    name = ("--checkpoint.filename", "best-{epoch}-{val_loss:.2f}")
+    code, _, error = bertlab(*rows, *name, "--run_dir", tmp_path / "run")
+    assert code == 2
+    assert "checkpoint.filename: found {val_loss}; did you mean 'val/loss'?" in error
+
+
 def test_early_stopping_stops_where_a_score_no_longer_rises(
     rows: Rows, tmp_path: Path, bertlab: Command
 ) -> None:

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import huggingface_hub
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 import transformers
@@ -86,6 +87,57 @@ def test_columns_keep_the_names_of_the_file(
     arguments = ("--input", tmp_path / "new.csv", "--data.columns", "{text: 1}")
     found = predicted(bertlab, classifier, *arguments)
     assert [(each["0"], each["text"]) for each in found] == [("5", "It is."), ("6", "It is not.")]
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "jsonl"])
+def test_no_column_is_lost_where_names_meet(
+    bertlab: Command, classifier: Path, tmp_path: Path, form: str
+) -> None:
+    names = ["text", "scores.a", "error", "input_error", "gold.label", "label", "x"]
+    lines = [",".join(names), "It is.,1,2,3,4,a,5", ",6,7,8,9,b,10"]
+    output = tmp_path / "0.csv"
+    output.write_text("\n".join(lines) + "\n")
+    for number in (1, 2, 3):  # predictions are input again
+        given, output = output, tmp_path / f"{number}.{form}"
+        arguments = ("--ckpt_path", classifier, "--input", given, "--output", output)
+        assert bertlab("predict", *arguments)[0] == 3  # a row without text
+    if form == "csv":
+        table = pd.read_csv(output, dtype=str)
+        assert list(table.columns) == [*dict.fromkeys(table.columns)]
+        assert not [name for name in table.columns if name.endswith(".1")]  # pandas: named twice
+    elif form == "parquet":
+        table = pd.read_parquet(output)
+    else:
+        table = pd.read_json(output, lines=True, dtype=str)
+    kept = [[str(cell) for cell in row] for row in table.to_numpy()]
+    for row, line in zip(kept, lines[1:], strict=True):
+        assert {*line.split(",")[1:5], line.split(",")[6]} <= {*row}
+    assert ["is empty" in str(cell) for cell in table["error"]] == [False, True]
+
+
+def test_half_a_surrogate_pair_is_written_as_json_has_it(
+    bertlab: Command, classifier: Path, tmp_path: Path
+) -> None:
+    path, output = tmp_path / "new.jsonl", tmp_path / "new.csv"
+    path.write_text('{"text": "It is.", "id": "a\\ud800", "\\ud801": {"b": ["\\udfff"]}}\n')
+    code, _, error = bertlab(
+        "predict", "--ckpt_path", classifier, "--input", path, "--output", output
+    )
+    assert code == 0, error
+    with output.open(newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert row["id"] == "a\\ud800"
+    assert row["\\ud801.b"] == '["\\\\udfff"]'
+
+
+@pytest.mark.parametrize("name", ["new.csv.gz", "new.jsonl.ZST", "new.xlsx"])
+def test_forms_that_are_not_written(
+    bertlab: Command, classifier: Path, texts: Path, tmp_path: Path, name: str
+) -> None:
+    arguments = ("--ckpt_path", classifier, "--input", texts, "--output", tmp_path / name)
+    code, _, error = bertlab("predict", *arguments)
+    assert code == 2
+    assert "are not written, expected a name that ends in .csv" in error
 
 
 @pytest.mark.parametrize("ending", ["csv", "tsv", "parquet", "jsonl"])

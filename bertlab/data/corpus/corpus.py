@@ -27,8 +27,8 @@ from bertlab.data.corpus.documents import (
     detect_format,
     read_text_file,
     split_sentences,
+    texts_of_rows,
 )
-from bertlab.data.rows.data_sets import texts_of_rows
 from bertlab.data.rows.files import ROW_ENDINGS, matching_files, open_rows
 from bertlab.data.rows.lines import (
     MAX_LINE,

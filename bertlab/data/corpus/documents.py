@@ -8,17 +8,17 @@ sec. 3), so a heading or a line of verse is a sentence of its own.
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise
-from typing import Literal
+from itertools import chain, islice, pairwise
+from typing import Any, Literal
 
 import sentencex
 
-from bertlab.api.examples import RawDocument
+from bertlab.api.examples import RawDocument, RawExamples
 from bertlab.data.rows.lines import MAX_LINE, Errors, read_lines
 from bertlab.data.sources import File
-from bertlab.errors import CorpusError
+from bertlab.errors import CorpusError, nearest
 
 WRAP_WIDTH = 120
 """Columns; text whose lines (19 in 20 of them) are no wider was wrapped by an editor."""
@@ -32,6 +32,8 @@ SENTENCE_END = re.compile(r"[.!?…。！？]['\"”’»)\]_*]*$")
 # “It ended.” Then … -> “It ended.” | Then …
 _INNER_SENTENCE_END = re.compile(r"[.!?…]['\"”’»)\]]*\s+|[。！？][”’」』）]*")
 _BROKEN_COMPOUND = re.compile(r"[^\W\d_]-$")  # "a well-", not "in 1990-"
+_LOOKED_AT = 20  # rows, by which a column of numbers is known
+_NUMBER = re.compile(r"\s*[-+]?\d+([.,]\d+)?\s*")
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ logger = logging.getLogger(__name__)
 
 Format = Literal["sentences", "document", "wikiextractor"]
 
-MAX_DOCUMENT = 16 * 2**20
+MAX_DOCUMENT = 4 * 2**20
 """Characters; a longer document is read as several (see :func:`read_text_file`)."""
 
 DETECTION_CHARS = 2**16
@@ -235,3 +237,53 @@ def _unescape(line: str) -> str:
 
 def _never_closed(path: File, opened: int, where: str) -> CorpusError:
     return CorpusError(f"{path}:{opened}: <doc> without its </doc> {where}; extract it again")
+
+
+def texts_of_rows(
+    raw: RawExamples, column: str, errors: Errors = "strict"
+) -> Iterator[tuple[str, str]]:
+    """Yield place and text of each row; the text is empty where the row has none."""
+    if column not in raw.columns and not raw.rows_vary:
+        raise _no_column(raw.name, column, raw.columns)
+    ahead = list(_first_rows(raw, column))
+    found = [(place, text) for place, row in ahead if (text := row.get(column)) not in (None, "")]
+    if found and all(isinstance(text, str) and _NUMBER.fullmatch(text) for _, text in found):
+        raise CorpusError(
+            f"{found[0][0]}: column {column!r} holds numbers ({found[0][1]!r}), expected a text; "
+            "name another column with text_column"
+        )
+    for place, row in chain(ahead, raw.rows):
+        if column not in row:
+            raise _no_column(place, column, list(row))
+        text = "" if row[column] is None else row[column]
+        if not isinstance(text, str):
+            raise CorpusError(
+                f"{place}: column {column!r} holds {type(text).__name__} {str(text)[:40]!r}, "
+                "expected a text; name another column with text_column"
+            )
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:  # an escaped half of a surrogate pair
+            if errors == "strict":
+                raise CorpusError(
+                    f"{place}: column {column!r} holds a lone surrogate "
+                    f"\\u{ord(text[error.start]):04x}, which is no character; mend it, or go on "
+                    "with '?' in its place: --errors replace, or data.errors: replace"
+                ) from None
+            text = text.encode(errors="replace").decode()
+        yield place, text
+
+
+def _first_rows(raw: RawExamples, column: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield rows up to the first with a text that is no number: texts may be long."""
+    for place, row in islice(raw.rows, _LOOKED_AT):
+        yield place, row
+        if (text := row.get(column)) and not _NUMBER.fullmatch(str(text)):
+            break
+
+
+def _no_column(place: str, column: str, columns: Sequence[str]) -> CorpusError:
+    return CorpusError(
+        f"{place}: no column {column!r}; there are {', '.join(map(repr, columns)) or 'none'}"
+        f"{nearest(column, columns)} (set text_column)"
+    )

@@ -290,6 +290,8 @@ def _made_once(folder: Path) -> Iterator[bool]:
 
 
 _MAX_UNKNOWN_SENTENCES = 100  # of a batch: a sample, as it costs a second pass
+_MAX_UNKNOWN_CHARACTERS = 2**16  # of each, as a text of rows may be one sentence
+_SHOWN_CHARACTERS = 100  # of a word
 
 
 def encode_batch(
@@ -356,9 +358,9 @@ def _unknown_words(
     # sentences of 3 and 2 tokens: cumsum [3, 5], so token 3 is of sentence 1
     numbers = np.unique(np.searchsorted(np.cumsum(lengths), places, side="right"))
     return Counter(
-        word
+        word[:_SHOWN_CHARACTERS]
         for number in numbers[:_MAX_UNKNOWN_SENTENCES]
-        for word in tokenizer.unknown_words(sentences[number])
+        for word in tokenizer.unknown_words(sentences[number][:_MAX_UNKNOWN_CHARACTERS])
     )
 
 

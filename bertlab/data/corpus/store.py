@@ -25,7 +25,7 @@ from bertlab.data.rows.lines import explain_failed_read
 from bertlab.data.sources import default_cache_dir, is_url, remembered, sha256_of, state_of
 from bertlab.errors import CorpusError, TokenizerError, TokenStoreError
 from bertlab.files import parse_json, read_bytes, read_object
-from bertlab.plugins.index import added_name
+from bertlab.plugins.index import of_package
 from bertlab.tokenizer.files import load_tokenizer
 
 FORMAT_VERSION = 1
@@ -250,11 +250,9 @@ class TokenStore:
 
 def _store_of_cluster(what: str, path: str | Path, cache_dir: Path | None) -> TokenStore:
     """Open a store by the class that bertlab-cluster adds."""
-    try:
-        found = cast("type", added_name("bertlab.data", "ShardedStore"))
-    except ImportError as error:
-        raise TokenStoreError(f"{path}: cannot read a token store {what}: {error}") from None
-    return cast("TokenStore", found(path, cache_dir))
+    failure = f"{path}: cannot read a token store {what}"
+    found: TokenStore = of_package("data.ShardedStore", TokenStoreError, failure)(path, cache_dir)
+    return found
 
 
 def read_manifest(path: Path) -> tuple[dict[str, Any], str]:

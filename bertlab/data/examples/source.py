@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from bertlab.api.examples import Column, Example, LabelledExamples, RawExamples
 from bertlab.api.format import ColumnSources, LabelNames, NamedFormat
@@ -31,21 +31,21 @@ from bertlab.data.examples.values import (
     names_by_raw,
     ordered_names,
 )
-from bertlab.data.rows.data_sets import is_saved, read_saved
 from bertlab.data.rows.files import (
     TABLES,
     detect_format,
     ending_format,
     find_files,
+    is_saved,
     open_all,
     open_rows,
     unknown_format,
 )
-from bertlab.data.rows.lines import read_text, words_of
+from bertlab.data.rows.lines import holding, read_text, words_of
 from bertlab.data.rows.tables import PLAIN, RowReading, Unreadable
 from bertlab.data.sources import is_source, open_source
 from bertlab.errors import ConfigError, DataError, EmptyTextError
-from bertlab.plugins.index import load_class
+from bertlab.plugins.index import load_class, of_package
 
 logger = logging.getLogger(__name__)
 
@@ -120,10 +120,11 @@ class _Opened:
 
 def _shown(value: object) -> str:
     text = value if isinstance(value, str) else repr(value)
-    text = " ".join(text.split())
+    text = " ".join(text.split(maxsplit=_SHOWN_CHARACTERS))  # of a text of any length
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 1]}…"
 
 
+@holding()
 def read_rows(
     location: str,
     split: str | None,
@@ -325,7 +326,10 @@ def _open_data_set(location: str, split: str | None) -> RawExamples | None:
     if is_source(location):
         return open_source(location).raw_examples(split)
     folder = Path(location).expanduser()
-    return read_saved(folder, split) if is_saved(folder) else None
+    if not is_saved(folder):
+        return None
+    read = of_package("data.read_saved", DataError, f"{location}: cannot be read")
+    return cast("RawExamples", read(folder, split))
 
 
 def _read_file(

@@ -5,21 +5,24 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from decimal import Decimal
+from typing import Any
 
 from bertlab.api.examples import Example, RawExamples
 from bertlab.api.format import LabelNames
 from bertlab.data.examples.columns import Mapped
 from bertlab.errors import DataError, EmptyTextError, nearest
-from bertlab.plugins.index import added_name
+from bertlab.plugins.index import of_package
 
-_CLOSING = {"[": "]", "{": "}"}
+# ['a', 'b'], {"a": 1}, ('a',), (0, 1), (), set(), array([1])
+_PRINTED = re.compile(
+    r"""\[.*\]|\{.*\}|\((['"].*|\d+,.*)?\)|(array|frozenset|set)\(.*\)""", re.DOTALL
+)
 
 
 def looks_printed(value: object) -> bool:
-    """Return whether a cell looks like a printed list or object."""
-    text = value.strip() if isinstance(value, str) else ""
-    return len(text) > 1 and _CLOSING.get(text[0]) == text[-1]
+    """Return whether a cell looks like a printed list, set or object."""
+    return isinstance(value, str) and _PRINTED.fullmatch(value.strip()) is not None
 
 
 def ordered_names(names: LabelNames) -> tuple[str, ...]:
@@ -148,11 +151,8 @@ def column_reader(
     """Return the reader of a column, with these arguments; bertlab-tasks has that of lists."""
     kind = ColumnReader
     if mapped.column.kind not in ("text", "label"):
-        try:
-            kind = cast("type[ColumnReader]", added_name("bertlab.data", "ListReader"))
-        except ImportError as error:
-            column = mapped.column
-            raise DataError(f"{mapped.place}: cannot read {column.kind}: {error}") from None
+        failure = f"{mapped.place}: cannot read {mapped.column.kind}"
+        kind = of_package("data.ListReader", DataError, failure)
     return kind(mapped, by_raw, no_label, labelled)
 
 
@@ -198,19 +198,23 @@ _ACCEPT = "data.doubtful: accept takes the rows as they are"
 _LEAST_ROWS = 4
 _LEAST_DIFFERENT = 20  # rows of which no two have one label
 _MOST_SHOWN = 40  # characters
+_NUMBER = re.compile(r"[-+]?\d{1,20}(\.\d{1,20})?")
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
 _NULLS = {"nan", "NaN", "null", "NULL", "<NA>", "\\N"}  # "None" and "N/A" may be classes
 _NAME = re.compile(r"[^\W\d][\w .#/-]{0,30}")
-# 17, 17.5, 0f8fad5b-d9cb-469f-a165-70867728950e, d41d8cd98f00b204
-_ID = re.compile(r"[-+#]?\d+([.,]\d+)*|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{16,}")
+# 17, 17.5, 2024-05-01T10:00Z, 0f8fad5b-d9cb-469f-a165-70867728950e, d41d8cd98f00b204
+_ID = re.compile(
+    r"[-+#]?\d+([.,:/T -]+\d+)*Z?|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{16,}"
+)
 
 
 def _as_seen(label: str) -> str:
-    """Return a label in NFC, without characters that are not seen, with plain spaces."""
+    """Return a label in NFC and small letters, without what is not seen; numbers by their value."""
     if not label.isascii():
         label = unicodedata.normalize("NFC", label)
         label = "".join(each for each in label if unicodedata.category(each) != "Cf")
-    return " ".join(label.split())
+    label = " ".join(label.casefold().split())
+    return str(Decimal(label).normalize()) if _NUMBER.fullmatch(label) else label  # 01, 1.0 -> 1
 
 
 def check_meaning(raw: RawExamples, rows: Sequence[Example], mapped: Sequence[Mapped]) -> None:
@@ -219,8 +223,8 @@ def check_meaning(raw: RawExamples, rows: Sequence[Example], mapped: Sequence[Ma
         name = each.column.name
         if each.column.kind == "text" and each.column.required and not each.column.is_truth:
             _check_text([row.values[name] for row in rows if name in row.values], each, raw)
-        if each.column.kind == "label":
-            _check_label(rows, each, raw)
+        if each.column.kind in ("label", "labels", "tags"):
+            _check_labels(rows, each, raw)
 
 
 def check_header(raw: RawExamples, rows: Sequence[Example], mapped: Sequence[Mapped]) -> None:
@@ -271,9 +275,15 @@ def _check_text(texts: Sequence[str], mapped: Mapped, raw: RawExamples) -> None:
         )
 
 
-def _check_label(rows: Sequence[Example], mapped: Mapped, raw: RawExamples) -> None:
+def _labels_in(row: Example, name: str) -> list[str]:
+    """Return the labels of a column: one, those of a list, or none where it has numbers."""
+    found = row.values.get(name)
+    return [found] if isinstance(found, str) else found if isinstance(found, list) else []
+
+
+def _check_labels(rows: Sequence[Example], mapped: Mapped, raw: RawExamples) -> None:
     name = mapped.column.name
-    labels = [label for row in rows if isinstance(label := row.values.get(name), str)]
+    labels = [label for row in rows for label in _labels_in(row, name)]
     counts = Counter(labels)
     alike: dict[str, str] = {}
     for label in counts:
@@ -285,16 +295,17 @@ def _check_label(rows: Sequence[Example], mapped: Mapped, raw: RawExamples) -> N
         elif label[0] == label[-1] and label[0] in "\"'" and len(label) > 1:
             odd = "a quoted cell; data.quote tells those of the file"
         elif twin != label:
-            odd = f"{twin!r} and has other characters; write both alike"
+            odd = f"{twin!r}, written otherwise; write both alike"
         else:
             continue
-        where = next(row.where for row in rows if row.values.get(name) == label)
+        where = next(row.where for row in rows if label in _labels_in(row, name))
         found = repr(label[:_MOST_SHOWN])
         raise DataError(
             f"{where}: {mapped.place}: found {found}, which looks like {odd}, or {_ACCEPT}"
         )
     if (
-        len(labels) >= _LEAST_DIFFERENT
+        mapped.column.kind == "label"
+        and len(labels) >= _LEAST_DIFFERENT
         and len(counts) == len(labels)
         and not all(_ID.fullmatch(label) for label in labels)
     ):

@@ -12,7 +12,6 @@ from pathlib import Path, PurePath
 from typing import Any, cast
 
 from bertlab.api.examples import Column, RawExamples
-from bertlab.data.rows.data_sets import read_arrow
 from bertlab.data.rows.lines import (
     PACKED,
     STANDARD_INPUT,
@@ -27,7 +26,7 @@ from bertlab.data.rows.tables import PLAIN, HasHeader, RowReading, read_json, re
 from bertlab.data.sources import File, RemoteFile, located
 from bertlab.errors import BertlabError, DataError, nearest
 from bertlab.files import describe_missing, parse_json
-from bertlab.plugins.index import installed, where_to_get
+from bertlab.plugins.index import installed, of_package, where_to_get
 
 TABLES = {
     "auto": "by the ending of the file's name",
@@ -189,8 +188,8 @@ def _pick(folder: Path, split: str | None, official: Mapping[str, Sequence[str]]
     if (folder / "data").is_dir() and not any(map(ending_format, there)):
         return _pick(folder / "data", split, official)
     raise DataError(
-        f"{folder}: no file for split {split!r}, expected for example {splits[0]}.tsv; "
-        f"there is {listed}"
+        f"{folder}: no file for split {split!r}, expected for example {splits[0]}.tsv (of one file "
+        f"or pattern in place of the folder a share is held out); there is {listed}"
     )
 
 
@@ -268,7 +267,8 @@ def open_rows(
         case "jsonl" | "json":
             return read_json(path, reading)
         case "parquet" | "arrow":
-            return read_arrow(path, form, only)
+            read = of_package("data.read_arrow", DataError, f"{path}: cannot be read")
+            return cast("RawExamples", read(path, form, only))
     raise ValueError(form)
 
 
@@ -296,3 +296,8 @@ def open_all(paths: Sequence[str], open_one: Callable[[str], RawExamples]) -> Ra
 
     joined.rows = rows()
     return joined
+
+
+def is_saved(folder: Path) -> bool:
+    """Return whether a folder was written by ``save_to_disk`` of ``datasets``."""
+    return (folder / "dataset_dict.json").is_file() or (folder / "state.json").is_file()

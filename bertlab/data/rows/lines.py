@@ -10,8 +10,9 @@ import sys
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from itertools import chain
 from pathlib import Path, PurePath
 from shutil import copyfileobj
@@ -20,17 +21,16 @@ from typing import IO, Any, Literal, cast
 from bertlab.api.examples import Column, RawExamples, holds_no_examples
 from bertlab.data.sources import File, located, open_file
 from bertlab.errors import BertlabError, CorpusError, DataError
+from bertlab.files import check_memory
 
 Errors = Literal["strict", "replace"]
+_held: ContextVar[list[int] | None] = ContextVar("held", default=None)
 
 BLOCK = 2**20
 """Bytes decoded at a time."""
 
 MAX_LINE = 2**20
 """Characters; a longer line of a text is cut at a space and read as several."""
-
-LONGEST = 2**26
-"""Characters of a line, cell or JSON value of rows, which are held whole; more are refused."""
 
 STANDARD_INPUT = "-"
 PACKED = {
@@ -45,6 +45,9 @@ PACKED = {
 
 _ARCHIVES = (".tar", ".tgz", ".tbz2", ".txz", ".tzst", ".7z", ".rar", ".lz4", ".br", ".z")
 SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
+BYTES_OF_ROW = 1000  # of memory: an Example, and its sequence before it is packed
+COPIES = 8  # bytes for a character, as what reads rows makes copies of a line
+PIECE = 2**16  # characters of a line in which the items of a JSON array are looked for
 _XZ_MEMORY = 2**28  # bytes: four times what xz -9 needs
 _MOST_NAMED = 4
 
@@ -61,6 +64,23 @@ _DISGUISES = {
 }
 
 
+@contextmanager
+def holding() -> Iterator[None]:
+    """Bound the memory that readers :func:`hold` in this block, which keeps all rows."""
+    before = _held.set([0, 0])
+    try:
+        yield
+    finally:
+        _held.reset(before)
+
+
+def hold(place: object, size: int, stored: int = 0) -> None:
+    """Count memory of rows just read from so many bytes of a file, if somebody keeps them all."""
+    if held := _held.get():
+        held[:] = held[0] + size, held[1] + stored
+        check_memory(place, "with all that was read before it", *held)
+
+
 def ending(name: str) -> str:
     """Return the ending of a name in lower case, without that of a packer: .csv of A.CSV.gz."""
     path = PurePath(name.lower())
@@ -74,6 +94,11 @@ def content_ending(path: File) -> str:
         return found
     with explain_failed_read(str(path), DataError), open_unpacked(path) as member:
         return PurePath(cast("zipfile.ZipExtFile", member).name.lower()).suffix
+
+
+def is_packed(path: str | File) -> bool:
+    """Return whether a file is packed, by its name: few of its bytes may stand for many."""
+    return PurePath(str(path).lower()).suffix in PACKED
 
 
 def unreadable_kind(name: str) -> str | None:
@@ -199,7 +224,10 @@ def _damaged(
 
 
 def read_lines(
-    path: str | File, errors: Errors | None = None, max_line: int | None = None
+    path: str | File,
+    errors: Errors | None = None,
+    max_line: int | None = None,
+    on_block: Callable[[str], object] | None = None,
 ) -> Iterator[str]:
     """Yield the lines of a file as they are read, without their ends (LF, CR LF or CR).
 
@@ -211,25 +239,25 @@ def read_lines(
             refused as DataError.
         max_line: characters from which on a line is cut, at a space: for texts. None for rows, of
             which half a line is nothing; they may not hold NUL either.
+        on_block: is given the text of each block before its lines are yielded.
     """
-    limit = LONGEST if max_line is None else max_line
     pending: list[str] = []
     number = size = 0
     for text in _decoded_blocks(path, errors, is_rows=max_line is None):
         first, *rest = text.split("\n")  # "b\nc\nd" after "a" -> lines "ab" and "c"; "d" waits
         pending.append(first)
         size += len(first)
-        if rest and size <= LONGEST:
+        if on_block is not None:
+            on_block(text)
+        if max_line is None and size > BLOCK:
+            taken = COPIES * (sum(map(sys.getsizeof, pending)) if is_packed(path) else size)
+            check_memory(f"{input_name(path)}:{number + 1}", "this line", taken)
+        if rest:
             yield "".join(pending)
             yield from rest[:-1]
             number += len(rest)
             pending, size = [rest[-1]], len(rest[-1])
-        if size > limit:
-            if max_line is None:
-                raise DataError(
-                    f"{input_name(path)}:{number + 1}: a line of over {LONGEST:,} characters, "
-                    "expected a shorter one; is the file of another format?"
-                )
+        if max_line is not None and size > max_line:
             line = "".join(pending)
             # from 1 on, as what is left of the last cut begins with a space
             cut = line.rfind(" ", 1) if " " in line[1:] else len(line)
@@ -237,6 +265,14 @@ def read_lines(
             pending, size = [line[cut:]], len(line) - cut
     if size:
         yield "".join(pending)
+
+
+def in_pieces(lines: Iterable[str]) -> Iterator[str]:
+    """Yield lines in pieces of bounded length, with what parts them."""
+    for number, line in enumerate(lines):
+        text = f"\n{line}" if number else line
+        for start in range(0, len(text) or 1, PIECE):
+            yield text[start : start + PIECE]
 
 
 def _open(path: str | File) -> AbstractContextManager[IO[bytes]]:
@@ -250,10 +286,14 @@ def _decoded_blocks(path: str | File, errors: Errors | None, is_rows: bool) -> I
     name, error_class = input_name(path), DataError if errors is None else CorpusError
     utf8 = codecs.getincrementaldecoder("utf-8")(errors or "strict")
     decoder = io.IncrementalNewlineDecoder(utf8, translate=True)
-    offset = lines = 0
+    packed, offset, lines = is_packed(path), 0, 0
     with explain_failed_read(name, error_class), _open(path) as file:
+        place = located(path) if isinstance(path, str) else path
+        is_local = isinstance(place, Path)  # another counts its bytes as they come
+        if packed and isinstance(place, Path):
+            hold(name, 0, place.stat().st_size)
         # of a pipe, what there is: whoever types wants to see
-        read = file.read if PurePath(name.lower()).suffix in PACKED else file.read1  # type: ignore[attr-defined]
+        read = file.read if packed else file.read1  # type: ignore[attr-defined]
         while True:
             block = read(BLOCK)
             held = len(utf8.getstate()[0])  # bytes of a character that goes on in this block
@@ -263,6 +303,9 @@ def _decoded_blocks(path: str | File, errors: Errors | None, is_rows: bool) -> I
                 # what stands before the bad byte is read first
                 text, wrong = decoder.decode(block[: max(0, error.start - held)]), error
             text = text.removeprefix("\ufeff") if offset == 0 else text
+            breaks = text.count("\n")
+            taken = 2 * sys.getsizeof(text) + BYTES_OF_ROW * breaks
+            hold(name, taken, len(block) if is_local and not packed else 0)
             if is_rows and b"\0" in block and "\0" in text:
                 text = text[: text.index("\0")]
                 yield text
@@ -273,7 +316,7 @@ def _decoded_blocks(path: str | File, errors: Errors | None, is_rows: bool) -> I
                     "or not UTF-8"
                 )
             yield text
-            lines += text.count("\n")
+            lines += breaks
             if wrong is not None:
                 where = f"{name}:{lines + 1}"
                 raise error_class(_not_utf8(name, where, wrong, offset - held, errors))

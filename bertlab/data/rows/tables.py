@@ -7,23 +7,37 @@ RFC 4180: quoted cells may hold commas, quotes and line breaks.
 import csv
 import json
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from typing import Any, Literal
 
 from bertlab.api.examples import RawExamples, holds_no_examples
 from bertlab.data.rows.lines import (
-    LONGEST,
+    BYTES_OF_ROW,
+    COPIES,
+    PIECE,
     STANDARD_INPUT,
     Errors,
+    hold,
+    in_pieces,
     input_name,
+    is_packed,
     read_lines,
 )
 from bertlab.data.sources import File
 from bertlab.errors import DataError
-from bertlab.files import DECODER, parse_json
+from bertlab.files import (
+    DECODER,
+    READING_MB,
+    check_json,
+    check_memory,
+    parse_json,
+    reading_budget,
+)
 
 Cells = Iterator[tuple[int, list[str]]]
 HasHeader = Callable[[list[str]], bool]
@@ -31,6 +45,7 @@ HasHeader = Callable[[list[str]], bool]
 _DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 _LOOKED_AT = 50  # lines in which a delimiter is sought
 _LOOKED_AT_CHARACTERS = 2**18
+_BYTES_OF_CELL, _BYTES_OF_QUOTED = 64, 30  # of memory: of a short text, by its delimiter or quote
 
 
 @dataclass(frozen=True)
@@ -139,7 +154,8 @@ def _open_cells(
     path: str | File, form: str, reading: RowReading, names: set[str]
 ) -> tuple[Cells, str]:
     """Open a table as numbered rows of cells; also return what separates the cells, in words."""
-    lines, quote, start = read_lines(path, reading.errors), reading.quote, 1
+    row, quote, start = _Row(path), reading.quote, 1
+    lines = read_lines(path, reading.errors, on_block=row.grow)
     delimiter = reading.delimiter or ""
     if form == "tsv":
         delimiter, quote = delimiter or "\t", quote or ""  # quotes are ordinary characters
@@ -148,10 +164,10 @@ def _open_cells(
         ahead = list(islice(_few(lines), 1 if path == STANDARD_INPUT else _LOOKED_AT))
         if ahead and (said := re.fullmatch(r"sep=(.)", ahead[0])):  # as Excel writes
             start, ahead, delimiter = 2, ahead[1:], delimiter or said[1]
-        delimiter = delimiter or _delimiter_of(input_name(path), ahead, quote, names)
+        delimiter = delimiter or _delimiter_of(row.name, ahead, quote, names)
         lines = chain(ahead, lines)
-    dialect = _dialect(delimiter, quote)
-    cells = _cells(input_name(path), lines, start, dialect, reading.errors is None)
+    dialect, row.delimiter = _dialect(delimiter, quote), delimiter
+    cells = _cells(row, lines, start, dialect, reading.errors is None)
     return cells, f"{_DELIMITERS.get(delimiter, repr(delimiter))}-separated"
 
 
@@ -206,7 +222,7 @@ def _delimiter_of(name: str, lines: list[str], quote: str | None, names: set[str
 
 
 def _dialect(delimiter: str, quote: str | None) -> dict[str, Any]:
-    csv.field_size_limit(LONGEST)
+    csv.field_size_limit(reading_budget() // COPIES)
     return {
         "strict": True,
         "delimiter": delimiter,
@@ -215,12 +231,30 @@ def _dialect(delimiter: str, quote: str | None) -> dict[str, Any]:
     }
 
 
+class _Row:
+    """The row that is being read: cells may hold line breaks, so it goes on over any number."""
+
+    def __init__(self, path: str | File) -> None:
+        self.name, self.start, self.delimiter = input_name(path), 1, ","  # line of its beginning
+        self._packed, self._seen, self._taken, self._stored = is_packed(path), 0, 0, 0
+
+    def grow(self, block: str) -> None:
+        """Take note of a block of the file, which is this row's if it is still being read."""
+        if self.start != self._seen:
+            self._seen, self._taken, self._stored = self.start, 0, 0
+            return
+        self._taken += COPIES * sys.getsizeof(block) + _BYTES_OF_CELL * block.count(self.delimiter)
+        self._stored += 0 if self._packed else len(block)
+        name = f"{self.name}:{self.start}"
+        check_memory(name, "the row that begins here", self._taken, self._stored)
+
+
 def _ended(lines: Iterable[str]) -> Iterator[str]:
     return map("{}\n".format, lines)  # a cell may hold line breaks
 
 
 def _cells(
-    name: str, lines: Iterable[str], start: int, dialect: Mapping[str, Any], settings: bool
+    held: _Row, lines: Iterable[str], start: int, dialect: Mapping[str, Any], settings: bool
 ) -> Cells:
     """Yield the cells of each row behind the number of its first line; none of a blank line.
 
@@ -234,9 +268,9 @@ def _cells(
                 if filled < start:  # blank lines, and this row
                     yield from ((number, []) for number in range(filled, start))
                 yield start, row
-                start = filled = first + reader.line_num
+                start = filled = held.start = first + reader.line_num
             else:
-                start = first + reader.line_num
+                start = held.start = first + reader.line_num
     except csv.Error as error:
         too_long = "field larger" in str(error)
         advice = (
@@ -244,14 +278,15 @@ def _cells(
             "quote in it twice"
         )
         if too_long:
-            advice = f"a cell has at most {LONGEST:,} characters; is a quote never closed?"
+            most = f"{csv.field_size_limit():,} characters, or more with {READING_MB}"
+            advice = f"a cell has at most {most}; is a quote never closed?"
         if settings:
             advice += (
                 "; data.delimiter and data.quote tell another form, and a file "
                 "separated by tabs, without quotes, is format tsv"
             )
         raise DataError(
-            f"{name}:{start}: malformed CSV in the row that begins here ({error}); {advice}"
+            f"{held.name}:{start}: malformed CSV in the row that begins here ({error}); {advice}"
         ) from None
 
 
@@ -271,7 +306,9 @@ def read_json(path: str | File, reading: RowReading = PLAIN) -> RawExamples:
     name = input_name(path)
 
     def checked() -> Iterator[tuple[str, Mapping[str, Any]]]:
-        for where, row in _json_values(read_lines(path, reading.errors), name):
+        note = partial(_hold_json, name) if is_packed(path) else None
+        lines = read_lines(path, reading.errors, on_block=note)
+        for where, row in _json_values(lines, name):
             if isinstance(row, dict):
                 yield where, row
                 continue
@@ -301,6 +338,11 @@ def read_json(path: str | File, reading: RowReading = PLAIN) -> RawExamples:
     return RawExamples(name, tuple(first), chain(ahead, rows), rows_vary=True, form=form)
 
 
+def _hold_json(name: str, block: str) -> None:
+    in_line = max(0, block.count("{") - block.count("\n"))  # rows that no line break has counted
+    hold(name, BYTES_OF_ROW * in_line + _BYTES_OF_QUOTED * block.count('"'))
+
+
 _EXPECTED = "one object a line, or one array of objects"
 
 
@@ -326,9 +368,12 @@ class _Array:
     """The items of one JSON array, parsed as they are read; memory holds about one of them."""
 
     def __init__(self, first: str, lines: Iterator[str], name: str, number: int) -> None:
-        self.text, self.lines = first, lines
+        self.pieces = in_pieces(chain([first], lines))
+        self.text = next(self.pieces)
         self.name, self.number = name, number  # of the line with which the text begins
-        self.at = first.index("[") + 1
+        self.at = 0
+        self._sign()
+        self.at += 1  # behind the bracket
 
     def __iter__(self) -> Iterator[Any]:
         if self._sign() != "]":
@@ -371,18 +416,17 @@ class _Array:
         """Read on, at least as much again as waits to be parsed; return whether there was more."""
         done, self.text = self.text[: self.at], self.text[self.at :]
         self.number, self.at = self.number + done.count("\n"), 0
-        if len(self.text) > LONGEST:
-            raise DataError(
-                f"{self.name}:{self.number}: an item of over {LONGEST:,} characters; write an "
-                "object a line"
-            )
         parts, size = [self.text], 0
-        for line in self.lines:
-            parts.append(line)
-            size += len(line)
-            if size >= max(2**16, len(self.text)):
+        for piece in self.pieces:
+            parts.append(piece)
+            size += len(piece)
+            if size >= max(PIECE, len(self.text)):
                 break
-        self.text = "\n".join(parts)
+        self.text = "".join(parts)
+        try:
+            check_json(self.text)
+        except ValueError as error:
+            raise self._malformed(str(error), 0) from None
         return len(parts) > 1
 
     def _malformed(self, reason: str, place: int) -> DataError:
@@ -393,10 +437,10 @@ class _Array:
         )
 
 
-def parse_row_json(text: str, name: str, first_line: int, expected: str) -> Any:  # noqa: ANN401
-    """Parse JSON that begins in a line of a file; ``expected`` says what should be there."""
+def parse_row_json(text: str, name: str, first_line: int, expected: str, stored: int = 0) -> Any:  # noqa: ANN401
+    """Parse JSON that begins in a line of a file of so many bytes; ``expected`` is for messages."""
     try:
-        return parse_json(text)
+        return parse_json(text, stored)
     except ValueError as error:
         line, reason = first_line, str(error).partition(";")[0]  # a number of thousands of digits
         if isinstance(error, json.JSONDecodeError):

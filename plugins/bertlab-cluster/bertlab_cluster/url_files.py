@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from bertlab import nearest
-from bertlab.extend import RemoteFile, is_url
+from bertlab.extend import RemoteFile, hold, is_url
 
 PATIENCE = 60.0
 """Seconds without an answer after which a web server is given up; other protocols have their own
@@ -155,6 +155,7 @@ class _Stream(io.RawIOBase):
     def readinto(self, buffer: Any, /) -> int:  # noqa: ANN401
         with explain_remote(self._url):
             content = self._file.read(len(buffer))
+        hold(self._url, 0, len(content))  # as many as have come: a server may name any size
         buffer[: len(content)] = content
         return len(content)
 

@@ -17,7 +17,7 @@ from bertlab.api.examples import Column
 from bertlab.data.corpus.corpus import Corpus, read_raw_documents
 from bertlab.data.corpus.store import TokenStore
 from bertlab.data.examples.source import read_rows
-from bertlab.errors import CorpusError
+from bertlab.errors import CorpusError, OutOfMemoryError
 from bertlab_cluster import url_files
 from bertlab_cluster.url_files import UrlFile
 from ftp_server import serving_ftp
@@ -171,6 +171,32 @@ def test_labelled_rows(folder: Path, in_memory: str, name: str) -> None:
         expected = rows(str(folder / name))
         assert rows(f"{address}/{name}") == expected
         assert rows(f"{in_memory}/{name}") == expected
+
+
+@pytest.mark.parametrize("claimed", [None, 10**12])
+@pytest.mark.parametrize("name", ["bomb.csv.gz", "bomb.jsonl.gz", "bomb.arrow.gz"])
+def test_rows_of_any_size_take_little_memory(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, claimed: int | None, name: str
+) -> None:
+    text = '{"text": "It is", "label": "a"}\n' if "json" in name else "It is,a\n"
+    content = f"text,label\n{text * 4000}".encode()
+    if "json" in name:
+        content = (text * 4000).encode()
+    elif "arrow" in name:
+        content = bytes(2**21)
+    (folder / name).write_bytes(gzip.compress(content))
+    monkeypatch.setenv("BERTLAB_READING_MB", "1")
+
+    def send_header(self: Handler, key: str, value: str) -> None:
+        if key != "Content-Length":
+            SimpleHTTPRequestHandler.send_header(self, key, value)
+        elif claimed is not None and self.command == "HEAD":
+            SimpleHTTPRequestHandler.send_header(self, key, str(claimed))
+            SimpleHTTPRequestHandler.send_header(self, "ETag", "1")
+
+    monkeypatch.setattr(Handler, "send_header", send_header)
+    with serving(folder) as address, pytest.raises(OutOfMemoryError, match=f"{name}.*at most 1 MB"):
+        read_rows(f"{address}/{name}", None, {}, "auto", (Column("text"), Column("label", "label")))
 
 
 def test_a_package_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -31,14 +32,24 @@ KINDS: tuple[Kind, ...] = (
     "reader",
     "executor",
     "format",
+    "hooks",
 )
 
 
 def bases() -> Iterator[tuple[Kind, type[Any]]]:
     """Yield each kind that is checked, with the class that those of the kind derive from."""
     for kind in KINDS:
-        with suppress(ImportError):  # its package is missing: nothing derives from it
-            yield kind, base_of(kind)
+        # an ImportError: its package is missing, and nothing derives from it
+        with suppress(ImportError):
+            if kind != "hooks":  # a module is of no class
+                yield kind, base_of(kind)
+
+
+def kind_of(plugin: type[Any] | ModuleType) -> Kind | None:
+    """Return the kind of a plugin; None if it is of none."""
+    if isinstance(plugin, ModuleType):
+        return "hooks"
+    return next((kind for kind, base in bases() if issubclass(plugin, base)), None)
 
 
 @dataclass(frozen=True)
@@ -72,10 +83,12 @@ class Case:
     Attributes:
         plugin: the class.
         options: what its author gave.
+        shared: what one check makes for the next ones.
     """
 
     plugin: type[Any]
     options: Options
+    shared: dict[str, Any] = field(default_factory=dict)
 
     def new(self) -> Any:  # noqa: ANN401  an object of the plugin's class
         """Return a new object with the author's arguments."""

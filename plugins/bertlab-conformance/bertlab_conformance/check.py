@@ -59,7 +59,7 @@ CONFIG_KINDS: tuple[Kind, ...] = (
     *("tokenizer", "exporter", "executor"),
 )
 BARE_KINDS: tuple[Kind, ...] = ("command", "reader", "format")  # made without arguments
-ALL_KINDS: tuple[Kind, ...] = (*CONFIG_KINDS, "source", *BARE_KINDS)
+ALL_KINDS: tuple[Kind, ...] = (*CONFIG_KINDS, "source", *BARE_KINDS)  # of classes
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import pytest
 
 from bertlab import nearest
 from bertlab.api import Encoder, Example, Features, PackedBatch, PluginError, Task
-from bertlab.extend import Kind, collate, installed, load_class
+from bertlab.extend import HOOKS, Kind, collate, entry_points_of, installed, load_class
 from bertlab_conformance.cases import (
     KINDS,
     Case,
@@ -20,9 +20,11 @@ from bertlab_conformance.cases import (
     SourceCase,
     TokenizerCase,
     bases,
+    kind_of,
 )
 from bertlab_conformance.check import SHOWN_ALONE, Check, CheckRunner
 from bertlab_conformance.checks import (
+    answers,
     building,
     classes,
     commands,
@@ -43,6 +45,10 @@ from bertlab_conformance.checks import (
     speed,
     tokenizers,
     training,
+    whole_runs,
+)
+from bertlab_conformance.checks import (
+    hooks as hook_checks,
 )
 from bertlab_conformance.checks import (
     rows as row_checks,
@@ -60,6 +66,7 @@ _MODULES: tuple[ModuleType, ...] = (
     prepare,
     row_checks,
     losses,
+    answers,
     metrics,
     metric_plugins,
     odd_rows,
@@ -73,6 +80,8 @@ _MODULES: tuple[ModuleType, ...] = (
     exchange,
     executors,
     formats,
+    hook_checks,
+    whole_runs,
     speed,
 )
 _CASES: dict[Kind, type[Case]] = {
@@ -90,6 +99,7 @@ _CASES: dict[Kind, type[Case]] = {
     "reader": ReaderCase,
     "executor": Case,
     "format": Case,
+    "hooks": Case,
 }
 _OPTIONS: dict[str, tuple[Kind, ...]] = {  # the kinds that an option is for
     "rows": ("head", "metric", "evaluation"),
@@ -107,7 +117,7 @@ class RefusedPlugin(PluginError, SHOWN_ALONE):  # type: ignore[misc]  # noqa: N8
 
 
 def conformance(
-    plugin: type[Any] | str,
+    plugin: type[Any] | ModuleType | str,
     *,
     arguments: Mapping[str, Any] | None = None,
     rows: Sequence[Mapping[str, Any]] | None = None,
@@ -123,11 +133,11 @@ def conformance(
         test_conformance = conformance(MyObjective)
 
     Args:
-        plugin: subclass of a contract of :mod:`bertlab.api` or of torchmetrics' Metric, or the
-            entry-point name of an installed one.
+        plugin: subclass of a contract of :mod:`bertlab.api` or of torchmetrics' Metric, a module of
+            hooks, or the entry-point name of an installed one.
         arguments: of its ``__init__``; for an encoder, small sizes. The defaults if not given. Of
-            a source: ``argument``, what stands behind the colon, and the ``split`` to read. Of a
-            reader: ``path`` of a small checkpoint, in a folder of its own.
+            hooks: keys of ``fit``. Of a source: ``argument``, what stands behind the colon, and the
+            ``split`` to read. Of a reader: ``path`` of a small checkpoint, in a folder of its own.
         rows: rows of a head or an evaluation, its columns by name; made for the declared columns if
             not given. Of a metric: batches ``{"preds": …, "target": …}``; class ids if not given.
         vocabulary: tokens of the tokenizer, BERT's special tokens among them; a small English
@@ -235,25 +245,25 @@ def make_case(
     return _CASES[kind](plugin, Options(arguments=arguments, **given))
 
 
-def find_plugin(plugin: type[Any] | str) -> tuple[Kind, type[Any]]:
-    """Return a plugin's kind and class.
+def find_plugin(plugin: type[Any] | ModuleType | str) -> tuple[Kind, Any]:
+    """Return a plugin's kind, and its class or module.
 
     Args:
-        plugin: the class, or an entry-point name.
+        plugin: the class, a module of hooks, or an entry-point name.
 
     Raises:
         PluginError: it is of no kind, not installed, or installed as several kinds.
     """
     if isinstance(plugin, str):
         return _installed(plugin)
-    if not inspect.isclass(plugin):
+    if not inspect.isclass(plugin) and not inspect.ismodule(plugin):
         raise RefusedPlugin(
             f"conformance: found {plugin!r}, expected a class or the name of an installed one; "
             "options of its __init__ go into arguments={…}"
         )
-    for kind, base in bases():
-        if issubclass(plugin, base):
-            return kind, plugin
+    if (kind := kind_of(plugin)) is not None:
+        return kind, plugin
+    assert inspect.isclass(plugin)
     advice = "a task is an Objective or a Head" if issubclass(plugin, Task) else "subclass one"
     names = ", ".join(f"{base.__module__}.{base.__name__}" for _, base in bases())
     raise RefusedPlugin(
@@ -261,10 +271,12 @@ def find_plugin(plugin: type[Any] | str) -> tuple[Kind, type[Any]]:
     )
 
 
-def _installed(name: str) -> tuple[Kind, type[Any]]:
-    kinds = [kind for kind in KINDS if name in installed(kind)]
+def _installed(name: str) -> tuple[Kind, Any]:
+    known = {kind: set(installed(kind)) for kind in KINDS if kind != "hooks"}
+    known["hooks"] = entry_points_of(HOOKS).names
+    kinds = [kind for kind, names in known.items() if name in names]
     if not kinds:
-        names = [each for kind in KINDS for each in installed(kind)]
+        names = [each for names in known.values() for each in names]
         raise RefusedPlugin(
             f"conformance: no installed plugin is called {name!r}{nearest(name, names)}; "
             "`pip install -e .` reads the entry points of pyproject.toml anew"
@@ -273,4 +285,6 @@ def _installed(name: str) -> tuple[Kind, type[Any]]:
         raise RefusedPlugin(
             f"conformance: {name!r} is installed as {' and as '.join(kinds)}; give the class"
         )
+    if kinds == ["hooks"]:
+        return "hooks", entry_points_of(HOOKS)[name].load()
     return kinds[0], load_class(kinds[0], name, base_of(kinds[0]))

@@ -13,7 +13,6 @@ from bertlab.extend import (
     KEYS,
     Kind,
     Plugin,
-    brought_by,
     entry_package,
     entry_points_of,
     import_class,
@@ -27,6 +26,7 @@ _BASES: dict[Kind, str] = {
     "encoder": "bertlab.api:Encoder",
     "objective": "bertlab.api:Objective",
     "head": "bertlab.api:Head",
+    "adapter": "bertlab.api:Adapter",
     "source": "bertlab.api:DataSource",
     "input_format": "bertlab.extend:SequenceSampler",
     "metric": "torchmetrics:Metric",
@@ -106,12 +106,12 @@ def list_plugins() -> int:
     rows = [
         [
             *(plugin.kind, plugin.name),
-            *(brought_by(plugin.package, plugin.version), why_not_used(plugin) or ""),
+            *(f"{plugin.package} {plugin.version}", why_not_used(plugin) or ""),
         ]
         for plugin in all_plugins()
     ]
     for entry in entry_points_of(HOOKS):
-        rows.append(["hooks", entry.name, brought_by(*entry_package(entry)), ""])
+        rows.append(["hooks", entry.name, " ".join(entry_package(entry)), ""])
     headings = ["kind", "name", "package", "cannot be used"]
     if not any(row[-1] for row in rows):
         headings, rows = headings[:-1], [row[:-1] for row in rows]
@@ -181,7 +181,7 @@ def base_of(kind: Kind) -> type:
 def _show(plugin: Plugin) -> None:
     loaded, _ = import_class(plugin, base_of(plugin.kind))
     text = inspect.getdoc(loaded) or ""
-    out = [f"{plugin.name}: {plugin.kind} of {brought_by(plugin.package, plugin.version)}"]
+    out = [f"{plugin.name}: {plugin.kind} of {plugin.package} {plugin.version}"]
     out += [f"  {plugin.target}, {KEYS[plugin.kind]}, contract version {plugin.contract}", ""]
     # the sections of the docstring come as tables below
     out += [f"  {line}" for line in text.split("\nArgs:")[0].split("\nAttributes:")[0].splitlines()]

@@ -25,7 +25,6 @@ from bertlab.extend import (
     HOOKS,
     OWN_PACKAGE,
     OutputError,
-    brought_by,
     entry_package,
     make_folder,
     needs_value,
@@ -151,7 +150,7 @@ def _taken(names: PluginNames) -> str | None:
     """Return why the names cannot be used; nothing is imported."""
     for entry in entry_points(group=GROUP_OF_KIND[names.kind]):
         if entry.name in (names.name, names.name.replace("_", "-")):  # my_task, my-task
-            package = brought_by(*entry_package(entry))
+            package = " ".join(entry_package(entry))
             return f"{package} has a plugin {entry.name!r} of the kind {names.kind}"
     for word in (names.module, names.name, names.class_name):
         if not word.isidentifier() or keyword.iskeyword(word):

@@ -15,7 +15,10 @@ from bertlab.api.examples import Column, DataSource, Example, Features, Labels
 from bertlab.api.rng import CounterRNG
 from bertlab.api.task import TaskContext, TaskLoss
 from bertlab.api.tokenizer import Tokenizer
+from bertlab.encoders.bert import BertEncoder
+from bertlab.encoders.bert_form import BertForm
 from bertlab.errors import DataError
+from bertlab.objectives.language_model import CausalLM
 from broken_objectives import Broken
 from broken_others import Expects
 from good_plugins import (
@@ -723,3 +726,42 @@ class LongerInput(GoodObjective):
             batch.input_ids[a:b].tolist() for a, b in itertools.pairwise(batch.cu_seqlens.tolist())
         ]
         return replace(pack([*ids, *ids]), fields=batch.fields, counts=batch.counts)
+
+
+class MovesItsWeights(Broken):
+    """Changes its layer in the loss, so that a step is never the same twice."""
+
+    expects = ("works_in_a_run", "classifier.weight is moved by more than the")
+
+    def loss(self, output: EncoderOutput, batch: PackedBatch) -> TaskLoss:
+        if self.training:
+            self.classifier.weight.data.mul_(1.01)
+        return super().loss(output, batch)
+
+
+class ShowsTheAnswer(CausalLM):
+    """Predicts the tokens that it reads."""
+
+    expects = ("the_answer_is_hidden", "in training, 100% of ")
+    requires_causal = None
+
+    def prepare(self, sequences: PackedSequences, rng: CounterRNG, training: bool) -> int:
+        positions = np.flatnonzero(self.classes.countable(sequences))
+        return self.write_labels(sequences, positions, sequences.input_ids[positions])
+
+
+class WrongForm(BertForm):
+    """Writes another eps than the encoder's."""
+
+    def config(self, encoder: Any, architecture: str) -> dict[str, Any]:
+        return super().config(encoder, architecture) | {"layer_norm_eps": 0.1}
+
+
+class WrongEps(BertEncoder):
+    """Is exported wrongly."""
+
+    expects = ("transformers_gives_the_same", "states of 3 tokens are off by")
+    huggingface = (WrongForm(),)
+
+    def __init__(self, vocab_size: int) -> None:
+        super().__init__(vocab_size, "tiny", hidden_size=32, max_position_embeddings=64)

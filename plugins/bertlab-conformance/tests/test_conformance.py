@@ -29,6 +29,7 @@ EXPECTED = {
     "reader": 9,
     "executor": 15,
     "format": 10,
+    "hooks": 8,
 }
 
 

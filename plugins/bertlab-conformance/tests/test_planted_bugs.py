@@ -1,6 +1,7 @@
 """Plugins with one bug each are caught by the check that is made for it, and by no other."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -8,6 +9,7 @@ import broken_commands
 import broken_evaluations
 import broken_exchange
 import broken_heavy_command
+import broken_hooks
 import broken_objectives
 import broken_optimizers
 import broken_others
@@ -27,10 +29,14 @@ SLOW = {
     "resumes_exactly",
     "tasks_can_read_it",
     "every_input_format_works",
+    "works_in_a_run",
+    "run_goes_on_without_its_config",
+    "transformers_gives_the_same",
+    "defaults_change_nothing",
 }
 
 
-def classes(*modules: object) -> list[type]:
+def classes(*modules: object) -> list[Any]:
     found = [value for module in modules for value in vars(module).values()]
     return [v for v in found if isinstance(v, type) and isinstance(vars(v).get("expects"), tuple)]
 
@@ -39,6 +45,7 @@ BUGS = classes(
     *(broken_objectives, broken_others, broken_evaluations, broken_optimizers, broken_tokenizers),
     *(broken_commands, broken_exchange, broken_heavy_command),
 )
+BUGS += broken_hooks.BUGS
 SMALL_BUGS = [bug for bug in classes(small_bugs) if bug not in BUGS]
 GOOD = [
     value
@@ -46,9 +53,10 @@ GOOD = [
     for name, value in vars(module).items()
     if name.startswith("Good")
 ]
+GOOD.append(broken_hooks.Good)
 
 
-def failures(plugin: type, wanted: Callable[[str], bool] = lambda name: True) -> dict[str, str]:
+def failures(plugin: Any, wanted: Callable[[str], bool] = lambda name: True) -> dict[str, str]:
     kind, _ = find_plugin(plugin)
     options = {"encoder": good_plugins.GoodEncoder} if kind in ("objective", "head") else {}
     case = make_case(kind, plugin, vars(good_exchange).get(f"{kind}_arguments", {}), options)

@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -188,12 +189,14 @@ def evaluate_source(
 @contextlib.contextmanager
 def _made(folder: Path) -> Iterator[None]:
     """Make a folder before the work of the block begins; remove it if nothing came of that."""
+    made = list(takewhile(lambda each: not each.exists(), (folder, *folder.parents)))
     make_folder(folder)
     try:
         yield
     except BaseException:
         with contextlib.suppress(OSError):  # it has something in it
-            folder.rmdir()
+            for each in made:
+                each.rmdir()
         raise
 
 

@@ -33,6 +33,10 @@ class HeldOutLoss(Evaluation):
     masks follow from the tokens of the row, so that they are the same for all models with one
     tokenizer. A left-to-right model predicts every token from those before it.
 
+    ``mask_loss`` is that of the predictions at ``[MASK]`` alone, from the same pass. A model that
+    was trained with other shares than 80/10/10 has not learned that a word which is there may be
+    wrong, and looks worse by ``loss`` than it is; ``mask_loss`` leaves these predictions out.
+
     Losses of different tokenizers, and of the two kinds of models, cannot be compared.
 
     Args:
@@ -45,7 +49,11 @@ class HeldOutLoss(Evaluation):
 
     columns = (Column("text", aliases=("sentence",)),)
     monitor: ClassVar[tuple[str, Literal["min", "max"]]] = ("loss", "min")
-    better: ClassVar[Mapping[str, Literal["min", "max"]]] = {"accuracy": "max", "perplexity": "min"}
+    better: ClassVar[Mapping[str, Literal["min", "max"]]] = {
+        "accuracy": "max",
+        "perplexity": "min",
+        "mask_loss": "min",
+    }
 
     def __init__(self, max_seq_length: int = 64, batch_tokens: int = 8192) -> None:
         check_at_least("settings.max_seq_length", max_seq_length, 3)
@@ -77,6 +85,7 @@ class HeldOutLoss(Evaluation):
             for number, window in enumerate(_windows(ids, self.max_seq_length - 2))
         ]
         sums = np.zeros((3, len(rows)))  # losses, predictions, right ones
+        masked = np.zeros(2)  # losses and predictions at [MASK]
         starts = range(0, len(windows), max(1, self.batch_tokens // self.max_seq_length))
         for first in model.track(starts):
             chosen = windows[first : first + starts.step]
@@ -85,8 +94,12 @@ class HeldOutLoss(Evaluation):
                 model, objective, text_sequences(model.tokenizer, inputs, names)
             )
             row = np.array(rows_of_windows)[window]
-            for total, values in zip(sums, (scores[0], np.ones(len(row)), scores[1]), strict=True):
+            losses_here, right_here, at_mask = scores
+            for total, values in zip(
+                sums, (losses_here, np.ones(len(row)), right_here), strict=True
+            ):
                 np.add.at(total, row, values)
+            masked += losses_here @ at_mask, at_mask.sum()
         losses, counts, right = sums
         loss = losses.sum() / max(counts.sum(), 1)
         if not np.isfinite(loss):
@@ -98,6 +111,7 @@ class HeldOutLoss(Evaluation):
                 "loss": float(loss),
                 "accuracy": float(right.sum() / max(counts.sum(), 1)),
                 "perplexity": float(np.exp(loss)),
+                **({"mask_loss": float(masked[0] / masked[1])} if masked[1] else {}),
             },
             scores=ratio_scores(losses, counts),
             details={"predictions": counts.astype(int).tolist()},
@@ -140,8 +154,8 @@ def _name(ids: Sequence[int]) -> int:
 
 def _predictions(
     model: EvaluatedModel, objective: TokenPrediction, sequences: PackedSequences
-) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Return window, loss, and 1 if it is right, of K predictions, each ``(K,)``."""
+) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
+    """Return window, loss, 1 if right, 1 if at [MASK], of K predictions, each ``(K,)``."""
     objective.prepare(sequences, CounterRNG(0, "held_out_loss"), training=False)
     written = sequences.token_labels(objective.name)
     batch = sequences.to_batch().to(model.device)
@@ -156,7 +170,8 @@ def _predictions(
             )
         ]
     losses, right = (torch.cat(each).double().cpu().numpy() for each in zip(*parts, strict=True))
-    return sequences.sequence_of_token[written.positions], losses, right
+    at_mask = (sequences.input_ids[written.positions] == model.tokenizer.mask_id).astype(np.float64)
+    return sequences.sequence_of_token[written.positions], losses, right, at_mask
 
 
 def _scored(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:

@@ -50,6 +50,7 @@ def test_the_loss_is_that_of_transformers_on_the_same_masks(model, tiny_run, tmp
     peer = BertForMaskedLM.from_pretrained(tmp_path / "hf").eval()
     evaluation = HeldOutLoss(max_seq_length=16)
     total, count, right = 0.0, 0, 0
+    at_mask: list[float] = []
     for batch in batches_of(model, evaluation):
         labels = torch.full_like(batch.input_ids, -100)
         written = batch.token_labels("mlm")
@@ -62,12 +63,16 @@ def test_the_loss_is_that_of_transformers_on_the_same_masks(model, tiny_run, tmp
             total += torch.nn.functional.cross_entropy(
                 logits[chosen], wanted[chosen], reduction="sum"
             ).item()
+            for place in torch.nonzero(chosen & (ids == model.tokenizer.mask_id)).flatten():
+                at_mask.append(-logits[place].log_softmax(-1)[wanted[place]].item())
             right += (logits.argmax(-1) == wanted).sum().item()
             count += chosen.sum().item()
     result = evaluation.evaluate(model, rows())
     assert count > 5
     assert result.metrics["loss"] == pytest.approx(total / count, rel=1e-5)
     assert result.metrics["accuracy"] == right / count
+    assert 0 < len(at_mask) < count
+    assert result.metrics["mask_loss"] == pytest.approx(sum(at_mask) / len(at_mask), rel=1e-5)
     assert result.metrics["perplexity"] == pytest.approx(math.exp(total / count), rel=1e-4)
 
 

@@ -59,6 +59,8 @@ class StepAuditing(Callback):
         alone = trainer.world_size == 1 and is_whole
         if not alone or not on_cpu or len(trainer.optimizers) != 1:
             return
+        if pl_module.optimizer_config.recipe.needs_closure:  # steps are taken without one here
+            return
         if not all(map(_leaves_weights, trainer.callbacks)):  # type: ignore[attr-defined]
             return
         data, optimizer = trainer.datamodule, trainer.optimizers[0]  # type: ignore[attr-defined]

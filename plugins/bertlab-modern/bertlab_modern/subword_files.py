@@ -9,12 +9,17 @@ from bertlab.api import SpecialTokens, TokenizerError
 from bertlab.extend import (
     PairLayout,
     added_tokens,
+    check_growth,
     check_ids,
+    check_memory,
     checked_vocabulary,
     model_ids,
+    parts,
     special_token,
 )
-from bertlab_modern.word_starts import parts
+
+_BYTES_OF_MERGE = 600  # of memory
+_OF_UNICODE = 33  # bytes of U+FDFA, which NFKC makes of one character
 
 # of each role, by what they are called in published tokenizers
 _KNOWN = {
@@ -82,7 +87,7 @@ def checked_subwords(
     check_ids(ids, source)
     known = {token["content"] for token in every}
     every += [special_token(token, ids[token]) for token in names if token not in known]
-    _check_character_map(content.get("normalizer"), source)
+    check_growth(content, source, _growth_by_map(content.get("normalizer"), source))
     return {
         "version": "1.0",
         "truncation": None,
@@ -136,6 +141,9 @@ def _checked_model(model: dict[str, Any], source: str) -> dict[str, Any]:
         raise TokenizerError(
             f"{source}: model.unk_token: found {unknown!r}, expected a token of its vocabulary"
         )
+    merges = model.get("merges")
+    if isinstance(merges, list):
+        check_memory(source, "the merges", _BYTES_OF_MERGE * len(merges))
     # dropout of merges would give the same text other ids each time
     no_dropout = {"dropout": None} if model["type"] == "BPE" else {}
     ordered = dict(sorted(vocabulary.items(), key=lambda item: int(item[1])))
@@ -165,15 +173,19 @@ def _checked_unigram(model: dict[str, Any], source: str) -> dict[str, Any]:
     return model
 
 
-def _check_character_map(normalizer: Any, source: str) -> None:  # noqa: ANN401 (JSON)
-    """Refuse a damaged map of SentencePiece's normalizer: the backend panics on it."""
+def _growth_by_map(normalizer: Any, source: str) -> float:  # noqa: ANN401 (JSON)
+    """Return how many bytes SentencePiece's normalizer makes of one, beside what Unicode does.
+
+    A damaged map of it is refused: the backend panics on it.
+    """
+    growth = 1.0
     for part in parts(normalizer):
         if part.get("type") != "Precompiled":
             continue
         try:
             data = base64.b64decode(str(part["precompiled_charsmap"]), validate=True)
             size = int.from_bytes(data[:4], "little")  # of the trie behind it, in bytes
-            data[4 + size :].decode()
+            texts = data[4 + size :].decode().split("\0")
             sound = 0 < size <= len(data) - 4 and size % 4 == 0
         except (KeyError, binascii.Error, UnicodeDecodeError):
             sound = False
@@ -181,3 +193,5 @@ def _check_character_map(normalizer: Any, source: str) -> None:  # noqa: ANN401 
             raise TokenizerError(
                 f"{source}: normalizer: its precompiled_charsmap is damaged; copy the file anew"
             )
+        growth *= max(1, max(len(text.encode()) for text in texts) / _OF_UNICODE)
+    return growth

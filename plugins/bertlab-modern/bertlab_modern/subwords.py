@@ -11,9 +11,9 @@ import numpy.typing as npt
 from tokenizers import Tokenizer as Backend
 
 from bertlab.api import SpecialTokens, Tokenizer
-from bertlab.extend import BoolArray, TokenArray, TokenizerFiles, make_folder, write_json
+from bertlab.extend import BoolArray, TokenArray, TokenizerFiles, make_folder, parts, write_json
 from bertlab_modern.subword_files import checked_subwords, pair_layout, special_tokens
-from bertlab_modern.word_starts import METASPACE, parts, word_marks
+from bertlab_modern.word_starts import METASPACE, word_marks
 
 
 class SubwordTokenizer(Tokenizer):

@@ -8,13 +8,13 @@ punctuation, symbols and Chinese characters are words of their own, as BERT has 
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from bertlab.api import TokenizerError
-from bertlab.extend import BoolArray, prefixed
+from bertlab.extend import BoolArray, parts, prefixed
 
 METASPACE = "\u2581"  # ▁
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")  # of a Unigram with byte fallback
@@ -69,16 +69,6 @@ def _has_metaspace(state: dict[str, Any]) -> bool:
         return True
     # Llama's way: {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
     return any(part.get("content") == METASPACE for part in parts(state["normalizer"]))
-
-
-def parts(component: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401 (JSON)
-    """Yield the objects of a part of ``tokenizer.json``, those in a ``Sequence`` as well."""
-    if isinstance(component, dict):
-        yield component
-        component = list(component.values())
-    if isinstance(component, list):
-        for each in component:
-            yield from parts(each)
 
 
 def _metaspace_bytes(token: str) -> bytes:

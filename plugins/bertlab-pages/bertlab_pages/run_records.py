@@ -3,11 +3,11 @@
 A run may come from anywhere: what is not as it should be is left out.
 """
 
-import json
+import io
 from pathlib import Path
 from typing import Any
 
-from bertlab.extend import read_bytes, read_object
+from bertlab.extend import parse_json, read_bytes, read_object
 
 DIAGNOSIS = "diagnosis.json"
 PAGE = "run.html"
@@ -33,10 +33,10 @@ def read_samples(path: Path) -> list[dict[str, Any]]:
     """
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     if path.is_file():
-        for line in read_bytes(path).decode(errors="replace").splitlines():
+        for line in io.BytesIO(read_bytes(path)):
             try:
-                row = json.loads(line)
-            except (ValueError, RecursionError):
+                row = parse_json(line.decode(errors="replace"))
+            except ValueError:
                 continue
             if isinstance(row, dict) and all(isinstance(row.get(k), t) for k, t in _FORM.items()):
                 found[row["step"], row["task"], row["sample"]] = row

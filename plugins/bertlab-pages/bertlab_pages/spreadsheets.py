@@ -5,7 +5,7 @@ import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from bertlab.extend import explain_damage, read_text
+from bertlab.extend import check_memory, explain_damage, read_text
 
 # some spreadsheets take the wide forms too; "'" itself, so that the text can be told from its mark
 _FORMULA = tuple("=+-@\t\r\n'＝＋－＠")
@@ -29,7 +29,10 @@ def spreadsheet_rows(path: Path) -> list[dict[str, str]]:
     """Return the lines of a file that :func:`spreadsheet_csv` wrote, by heading."""
     with explain_damage(path):
         try:
-            lines = csv.DictReader(io.StringIO(read_text(path), newline=""), strict=True)
+            text = read_text(path)
+            taken = 200 * (text.count(",") + text.count("\n"))
+            check_memory(path, "what its rows hold", taken, len(text))
+            lines = csv.DictReader(io.StringIO(text, newline=""), strict=True)
             return [{key: cell.removeprefix("'") for key, cell in line.items()} for line in lines]
         except csv.Error as error:
             raise ValueError(str(error)) from None

@@ -51,7 +51,12 @@ def make_parser(argv: Sequence[str] | None = None) -> ArgumentParser:
             "values of a config key, as in 'objectives=[mlm],[mlm,nsp]' (required); the first one "
             "is the baseline; several --vary: all combinations",
         ),
-        ("--evaluate", "CONFIG", "fine-tune each variant on this as well; may be repeated"),
+        (
+            "--evaluate",
+            "CONFIG",
+            "fine-tune each variant on this as well, or score it, as a study file says: '{loss: "
+            "{evaluation: held_out_loss, data: TEXT}}'; may be repeated",
+        ),
     ):
         parser.add_argument(option, action="append", default=[], metavar=metavar, help=text)
     add_settings(parser)
@@ -93,11 +98,27 @@ def _study_content(
         "axes": axes,
         "settings": parse_settings(set, "--set"),
         "evaluate_settings": parse_settings(evaluate_set, "--evaluate_set"),
-        "evaluate": [str(find_config(path).resolve()) for path in evaluate],
+        "evaluate": _evaluations(evaluate),
     }
     if seeds is not None:
         content["seeds"] = parse_value(seeds, "--seeds")
     return content
+
+
+def _evaluations(given: list[str]) -> Config:
+    """Return evaluations by name, of config files and of mappings as a study file has them."""
+    found: Config = {}
+    for each in given:
+        if each.lstrip().startswith("{"):
+            named = parse_value(each, "--evaluate")
+        else:
+            path = find_config(each).resolve()
+            named = {path.stem: str(path)}
+        for name in named:
+            if name in found:
+                raise CommandError(f"--evaluate: {name} is there twice; give it once")
+        found |= named
+    return found
 
 
 def _axis(given: str) -> tuple[str, list[Any]]:

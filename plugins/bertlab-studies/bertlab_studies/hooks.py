@@ -1,9 +1,11 @@
 """What this package adds to ``fit``: ``seeds``, ``against_scratch``, ``stages``, trackers."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertlab import FitKeys, hookimpl
+from bertlab.extend import STUDY_ENVIRONMENT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -93,7 +95,7 @@ def bertlab_opens(command: str, request: "Request") -> "Opened | None":
 
 @hookimpl
 def bertlab_callbacks(run_dir: Path, config: "Namespace") -> "list[Callback]":
-    """Return what the config's ``LearningRateFinder`` and trackers need."""
+    """Return what the config's ``LearningRateFinder``, trackers and a study need."""
     from bertlab_studies.found_rate import FoundLearningRate  # noqa: PLC0415  torch, not for --help
 
     found: list[Callback] = [FoundLearningRate()]
@@ -105,6 +107,10 @@ def bertlab_callbacks(run_dir: Path, config: "Namespace") -> "list[Callback]":
         # a name twice is one logger
         named = [name for name in TRACKERS if name in listed]
         found.append(Trackers(named, run_dir, int(config.seed_everything)))
+    if STUDY_ENVIRONMENT in os.environ:  # a run of a study
+        from bertlab_studies.held_out_rows import HeldOutRows  # noqa: PLC0415
+
+        found.append(HeldOutRows(run_dir))
     return found
 
 

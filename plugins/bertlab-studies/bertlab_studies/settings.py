@@ -49,7 +49,8 @@ _OF_FIT = frozenset(
         *_OF_MODEL,
         *("model", "data", "trainer", "checkpoint"),
         *("max_tokens", "max_words", "compile", "on_nonfinite", "keep_predictions"),
-        *("run_dir", "ckpt_path", "seed_everything", "seed"),
+        *("run_dir", "ckpt_path", "seed_everything", "seed", "against_scratch"),
+        *("stages", "evaluations", "evaluate_every", "checkpoint_words"),  # of packages
     )
 )
 

@@ -36,6 +36,7 @@ from bertlab_studies.folder import (
     read_study,
     warn_of_others,
 )
+from bertlab_studies.plan.confounds import confounds
 from bertlab_studies.plan.measures import why_untestable
 from bertlab_studies.plan.plan import Plan, PlannedRun, make_plan
 from bertlab_studies.plan.seeds import ADDED_SEEDS, extended_seeds, refuse_more
@@ -131,7 +132,8 @@ class Study:
         """
         found = find_reusable(self.planned, self.study_dir, _paths(reuse))
         shows = why_untestable(self.config, self.planned) or shown_by_plan(self)
-        note = "\n".join([*left_out_lines(self.config), shows])
+        confounded = confounds(self.config, self.planned)
+        note = "\n".join([*left_out_lines(self.config), *confounded, shows])
         own = plan_table(self.planned, self.study_dir, note, found)
         return own if self.stage is None else self.stage.before(own, self.stage.study.plan(reuse))
 
@@ -240,6 +242,7 @@ class Study:
             sameness.refuse_mixture(same, self.study_dir)
         found = collect(self.config, self.planned, self.study_dir, deciding_rows(self.config))
         found.remarks = [*(f"mixed data: {line}" for line in same.mixtures), *same.remarks]
+        found.remarks += confounds(self.config, self.planned)
         for name in same.variants:
             found.variants[name].is_mixed = True
         found.manifest = {
@@ -286,14 +289,36 @@ class Study:
         Raises:
             StudyChangedError: if runs that were begun would be left out, unless that is accepted.
         """
-        check_nothing_leads_out(self.study_dir)
-        if self.stage is not None and not self.stage.chosen:  # its own runs are not known yet
-            changes = self.stage.study.claim(accept_changes)
-            keep_content(self.study_dir, self.content)
-        else:
-            changes = claim(self.study_dir, self.content, self.config, self.planned, accept_changes)
-        analysis.freeze(self.study_dir, self.analysis())
+        changes = self._keep(accept_changes)
+        analysis.freeze(self.study_dir, self.analysis(), self.planned)
         return changes
+
+    def _keep(self, accept_changes: bool) -> list[str]:
+        """Write down what is asked; return what changed since before."""
+        check_nothing_leads_out(self.study_dir)
+        if self.stage is None or self.stage.chosen:
+            return claim(self.study_dir, self.content, self.config, self.planned, accept_changes)
+        changes = self.stage.study.claim(accept_changes)  # its own runs are not known yet
+        keep_content(self.study_dir, self.content)
+        return changes
+
+    def freeze(self, reason: str = "") -> bool:
+        """Register what is tested and how: variants, measures, margins, looks, configs, and a date.
+
+        What is registered is not written over: a later call, and :meth:`run`, add what changed as a
+        dated amendment, which the report shows.
+
+        Args:
+            reason: of a change.
+
+        Returns:
+            Whether there was anything to write.
+
+        Raises:
+            StudyChangedError: if runs that were begun would be left out.
+        """
+        self._keep(accept_changes=False)
+        return analysis.register(self.study_dir, self.analysis(), self.planned, reason)
 
     def analysis(self) -> dict[str, Any]:
         """Return what is tested and how; ``analysis.json`` holds it from the first run on."""

@@ -3,6 +3,7 @@
 import contextlib
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 else:
     Study = Any  # jsonargparse evaluates the annotations below, and the class would bring torch
 
-_TRUSTING = ("run", "run-one", "add-seeds")  # actions for those whose study it is
+_TRUSTING = ("run", "run-one", "add-seeds", "freeze")  # actions for those whose study it is
 _EPILOG = """
 STUDY is a study file, the name of one (studies/quickstart), or the directory of a study.
 Options of an action:  bertlab study ACTION --help
@@ -45,6 +46,8 @@ def main(argv: list[str]) -> int:
     options = vars(parse_arguments(parser, rest))
     take_executor_options(options)
     names = options.pop("study")
+    if action == "import":
+        return import_scores(names, **options)
     if not names:
         raise CommandError(f"study {action}: found no study, expected its file or directory")
     if len(names) > 1 and action != "compare":
@@ -106,13 +109,18 @@ def make_parser(action: str, argv: Sequence[str] | None = None) -> ArgumentParse
         description=f"{(ACTIONS[action].__doc__ or '').partition(chr(10))[0]}",
         exit_on_error=False,
     )
-    parser.add_argument("study", nargs="*", metavar="STUDY", help="study file, or its directory")
-    parser.add_argument(
-        "--study_dir", metavar="DIR", help="where it is kept; runs/studies/NAME if not given"
-    )
-    add_settings(parser)
+    if action == "import":
+        parser.add_argument("study", nargs="*", metavar="FILE", help="table of scores")
+    else:
+        parser.add_argument(
+            "study", nargs="*", metavar="STUDY", help="study file, or its directory"
+        )
+        parser.add_argument(
+            "--study_dir", metavar="DIR", help="where it is kept; runs/studies/NAME if not given"
+        )
+        add_settings(parser)
     # an action's signature and docstring are its options and their help
-    parser.add_function_arguments(ACTIONS[action], skip={"study", "studies", "options"})
+    parser.add_function_arguments(ACTIONS[action], skip={"study", "studies", "files", "options"})
     if action == "run":
         add_executor_options(parser, argv or (), StudyExecutor)
     return parser
@@ -232,6 +240,24 @@ def design(
     return 0
 
 
+def freeze(study: Study, reason: str = "") -> int:
+    """Register what is tested and how, with a hash and a date; later changes are shown.
+
+    Args:
+        study: before its first run, or after a change.
+        reason: of a change.
+    """
+    from bertlab.extend import yaml_inline  # noqa: PLC0415
+    from bertlab_studies.report.analysis import ANALYSIS, digest  # noqa: PLC0415
+
+    is_new, analysis = study.freeze(reason), study.analysis()
+    for key, value in analysis.items():
+        say(f"{key}: {yaml_inline(value)}")
+    done = "written down" if is_new else "nothing changed since it was written down"
+    say(f"{study.study_dir / ANALYSIS}: {done}; SHA-256 {digest(analysis)}")
+    return 0
+
+
 def status(study: Study) -> int:
     """Print how far each run is."""
     study.status().print()
@@ -262,6 +288,49 @@ def compare(
     from bertlab_studies.study import compare as compare_studies  # noqa: PLC0415
 
     _print(compare_studies(studies, Path(output), accept_mixture))
+    return 0
+
+
+def import_scores(
+    files: list[str],
+    baseline: str | None = None,
+    decide: list[str] | None = None,
+    lower: list[str] | None = None,
+    columns: dict[str, str] | None = None,
+    delimiter: str | None = None,
+    output: str | None = None,
+) -> int:
+    """Report scores of runs that bertlab did not make, from a table.
+
+    The table has a column variant, a column seed, and either measure and score, or a column for
+    each measure; with a column row, a score for each row of the test set.
+
+    Args:
+        files: the table: CSV, TSV, JSON lines, JSON or Parquet.
+        baseline: the variant that others are compared with; the first if not given.
+        decide: measures that variants are compared by, as in '[mnli accuracy]'; all if not given.
+        lower: measures whose lower end is better, beside those called loss, perplexity or error.
+        columns: the table's own names, as in '{variant: Model, seed: Run}'.
+        delimiter: between cells; found out if not given.
+        output: folder of the report; runs/studies/NAME-OF-THE-FILE if not given.
+    """
+    from bertlab_studies.imported_scores import import_scores as read_scores  # noqa: PLC0415
+    from bertlab_studies.report.render import write_report  # noqa: PLC0415
+    from bertlab_studies.report.report import report_of  # noqa: PLC0415
+
+    if len(files) != 1:
+        raise CommandError(f"study import: found {' '.join(files) or 'no file'}, expected one file")
+    scores = read_scores(
+        files[0],
+        baseline=baseline,
+        decide=decide or (),
+        lower=lower or (),
+        columns=columns,
+        delimiter=delimiter,
+    )
+    found = report_of(scores)
+    folder = Path("runs") / "studies" / scores.name if output is None else Path(output)
+    _print(replace(found, files=tuple(write_report(found, folder))))
     return 0
 
 
@@ -313,9 +382,11 @@ ACTIONS: dict[str, Callable[..., Any]] = {
     "run": run,
     "plan": plan,
     "design": design,
+    "freeze": freeze,
     "status": status,
     "report": report,
     "compare": compare,
+    "import": import_scores,
     "add-seeds": add_seeds,
     "run-one": run_one,
 }

@@ -95,6 +95,7 @@ class VariantScores:
         is_mixed: its runs, or its runs and other variants', are of different data by mistake.
         levels: its label on each of the study's axes, by the axis; empty if there are none.
         builds_on: the variant that it adds a change to; None if it is on its own.
+        control_of: the variant whose effect it would explain away; None if it is no control.
     """
 
     cells: dict[str, Cell] = field(default_factory=dict)
@@ -108,6 +109,7 @@ class VariantScores:
     is_mixed: bool = False
     levels: dict[str, str] = field(default_factory=dict)
     builds_on: str | None = None
+    control_of: str | None = None
 
 
 @dataclass

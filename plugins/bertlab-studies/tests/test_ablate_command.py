@@ -130,6 +130,7 @@ VARY = ["--vary", "objectives=[mlm],[mlm,nsp]"]
         (["--config", "base.yaml", *VARY, "--seeds", "0"], ["seeds: found 0"]),
         (["--config", "base.yaml", *VARY, "--seeds", "["], ["--seeds: cannot read"]),
         (["--config", "base.yaml", *VARY, "--evaluate", "no.yaml"], ["no such config file"]),
+        (["--config", "base.yaml", *VARY, "--evaluate", "{loss: {}"], ["--evaluate: cannot read"]),
         (["--config", "base.yaml", *VARY, "--worker", "2"], ["did you mean 'workers'"]),
         (["base.yaml", *VARY], ["'base.yaml'"]),
     ],

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from bertlab.api import DataError, Example, NamedFormat, RawExamples, Submission
-from bertlab.extend import holds_no_examples, input_name, read_lines
+from bertlab.extend import check_memory, holds_no_examples, input_name, read_lines
 
 _DOCUMENT_START = "-DOCSTART-"
+_LOOKED_AT = 10_000  # words after which a sentence is looked at: no empty line may follow
 _DOCUMENT = "#document"  # key of a row for the document that it is of
 _FEWEST = 20  # documents that empty lines part: a few gaps are there by mistake
 _GAP = re.compile(r"[ \t]+")  # words may hold other kinds of space
@@ -66,6 +67,9 @@ def _sentences(path: str, name: str, raw: RawExamples) -> Iterator[tuple[str, Ma
             if begins or (gaps and (empty > 1 or not document)):
                 document, begins = where, False
         sentence.append(cells)
+        if not len(sentence) % _LOOKED_AT:
+            taken = len(sentence) * (200 + 100 * width)
+            check_memory(where, f"the sentence of {len(sentence):,} words", taken)
         empty = 0
 
 

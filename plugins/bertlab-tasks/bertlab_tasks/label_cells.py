@@ -15,6 +15,17 @@ from bertlab_tasks.printed_cells import parse_printed
 
 _SEPARATORS = ("|", ";", ",")
 _HOLDS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
+_WORDS = {"yes": True, "y": True, "no": False, "n": False}
+_FRACTION = re.compile(r"[-+]?\d*\.\d+")
+_OTHER_MARKS = (
+    "\n",
+    "/",
+    "+",
+    "&",
+    "、",
+    "，",
+    " ",
+)  # between names, if data.label_separator says so
 _MULTI_HOT = re.compile(r"[01](?:[ ,;|]\s?[01])+")
 _UNLABELLED = {"-1", "-1.0"}  # in the columns of the toxic comments' test set
 
@@ -27,12 +38,14 @@ class LabelCells:
         separator: between names in a cell.
         columns: names of the labels whose columns hold 0 and 1.
         multi_hot: names in the order of lists of 0 and 1.
+        skips_empty: a row has a cell for each of several names, and some are empty.
         form: in words, for the data report.
     """
 
     separator: str | None = None
     columns: tuple[str, ...] = ()
     multi_hot: tuple[str, ...] = ()
+    skips_empty: bool = False
     form: str = "lists"
 
     @property
@@ -51,6 +64,8 @@ class LabelCells:
         """
         if self.columns:
             return self._columns_that_hold(value, place)
+        if self.skips_empty and isinstance(value, list):
+            return [cell for cell in value if not _is_empty(cell)]
         if isinstance(value, str) and looks_printed(value):
             value = _parsed(value, place)
         elif isinstance(value, str):
@@ -71,13 +86,14 @@ class LabelCells:
         cells = [str(cell).strip().lower() for cell in value] if isinstance(value, list) else []
         if all(cell in _UNLABELLED for cell in cells):
             return None
+        held = {**_HOLDS, **_WORDS}
         for name, cell in zip(self.columns, cells, strict=True):
-            if cell not in _HOLDS:
+            if cell not in held:
                 raise DataError(
                     f"{place}: found {cell[:40]!r} for {name!r}, expected 0 or 1 as in the rows "
                     "before: a column for each label"
                 )
-        return [name for name, cell in zip(self.columns, cells, strict=True) if _HOLDS[cell]]
+        return [name for name, cell in zip(self.columns, cells, strict=True) if held[cell]]
 
 
 def find_label_cells(
@@ -121,21 +137,31 @@ def find_label_cells(
     if not texts:
         return LabelCells()
     chosen = separator or _separator(texts)
+    if separator is None:
+        _check_names(place, texts, chosen)
     return LabelCells(chosen, form=f"names with {chosen!r} between them" if chosen else "one name")
 
 
 def _of_columns(
     rows: Sequence[object], place: str, source: tuple[str, ...], known: tuple[str, ...]
 ) -> LabelCells:
-    cells = {str(cell).strip().lower() for row in rows if isinstance(row, list) for cell in row}
-    if not cells <= {*_HOLDS, *_UNLABELLED}:
+    every = [cell for row in rows if isinstance(row, list) for cell in row]
+    cells = {str(cell).strip().lower() for cell in every}
+    if not (cells <= {*_HOLDS, *_UNLABELLED} or cells <= {*_WORDS}):
         if not cells.isdisjoint(_HOLDS):
             odd = min(cells - {*_HOLDS})
             raise DataError(
                 f"{place}: found {odd[:40]!r} beside 0 and 1, expected 0 or 1 in the column of "
                 "each label, or names alone; correct the rows"
             )
-        return LabelCells(form="names in several columns")
+        names = {str(cell).strip() for cell in every if not _is_empty(cell)}
+        if len(names) < len(source) or all(map(_FRACTION.fullmatch, names)):
+            shown = ", ".join(map(repr, sorted(names)[:3]))
+            raise DataError(
+                f"{place}: {len(source)} columns hold {shown} alone, expected 0 or 1 in the column "
+                "of each label, or names; convert them"
+            )
+        return LabelCells(skips_empty=True, form="names in several columns")
     if known and len(known) == len(source):
         return LabelCells(columns=known, form="a column of 0 and 1 for each label")
     if all(name.removeprefix("-").isdecimal() for name in source):
@@ -144,6 +170,27 @@ def _of_columns(
             "name for each, or data.header: true takes the first line for names"
         )
     return LabelCells(columns=source, form="a column of 0 and 1 for each label")
+
+
+def _is_empty(cell: object) -> bool:
+    return cell is None or (isinstance(cell, str) and not cell.strip())
+
+
+def _check_names(place: str, texts: Sequence[str], separator: str | None) -> None:
+    """Refuse names that are several others with a mark between them: drama/comedy, drama, comedy.
+
+    All names with the mark must be of that kind, so that "science fiction" alone is a name.
+    """
+    names = {name.strip() for text in texts for name in text.split(separator or "\n\n")}
+    for mark in _OTHER_MARKS:
+        joined = sorted(name for name in names if mark in name)
+        parts = {part.strip() for name in joined for part in name.split(mark)}
+        if joined and parts <= names:
+            raise DataError(
+                f"{place}: found {joined[0]!r}, which looks like {len(joined[0].split(mark))} "
+                f"labels with {mark!r} between them; data.label_separator: {mark!r} parts them, "
+                f"{separator or '|'!r} leaves them as they are"
+            )
 
 
 def _is_multi_hot(lists: Sequence[Any]) -> bool:

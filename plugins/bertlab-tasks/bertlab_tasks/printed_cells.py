@@ -8,7 +8,7 @@ _TOKEN = re.compile(
     r"""\s*(?:
     (?P<value>'[^'\\]*(?:\\.[^'\\]*)*'|"[^"\\]*(?:\\.[^"\\]*)*"
         |[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|None|True|False|null|true|false|nan)
-    |array(?=\()|,\s*dtype=[^\s)]+(?=\))
+    |(?:array|frozenset|set)(?=\()|,\s*dtype=[^\s)]+(?=\))
     |(?P<opens>[\[({])|(?P<closes>[\])}])|(?P<mark>[,:])
     )""",
     re.VERBOSE | re.DOTALL,

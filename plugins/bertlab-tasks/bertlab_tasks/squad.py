@@ -26,7 +26,9 @@ def read_squad(path: str) -> RawExamples:
     where there is no answer. ``where`` is the path into the JSON.
     """
     name = input_name(path)
-    document = parse_row_json("\n".join(read_lines(path)), name, 1, "one object, as SQuAD's files")
+    text, file = "\n".join(read_lines(path)), Path(path).expanduser()
+    stored = file.stat().st_size if file.is_file() else 0
+    document = parse_row_json(text, name, 1, "one object, as SQuAD's files", stored)
     if not isinstance(document, dict) or "data" not in document:
         raise DataError(
             f"{name}: not SQuAD's JSON, which is an object with the articles as a list under "

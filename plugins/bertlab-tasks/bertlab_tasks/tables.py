@@ -10,14 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertlab.api import DataError, hookimpl
-from bertlab.extend import (
-    WholeFile,
-    explain_failed_write,
-    json_line,
-    make_folder,
-    replacing,
-    say,
-)
+from bertlab.extend import WholeFile, explain_failed_write, make_folder, replacing, say
 
 if TYPE_CHECKING:
     # imported late: Arrow may start threads, which the process that runs are forked from must not
@@ -41,11 +34,14 @@ class JsonFile:
     """Rows as JSON lines, in a file that is there when it is whole."""
 
     def __init__(self, output: Path) -> None:
+        from bertlab.extend import json_line  # noqa: PLC0415  torch, not for other commands
+
         self.text = WholeFile(output)
+        self.line = json_line
 
     def write(self, row: Mapping[str, Any]) -> None:
         """Write a row."""
-        self.text.write(json_line(row))
+        self.text.write(self.line(row))
 
     def close(self) -> None:
         """Put the file in its place."""
@@ -147,6 +143,8 @@ class TableFile:
 
         try:
             return pa.array(values)
+        except UnicodeEncodeError:  # half a surrogate pair, which JSON can escape
+            return pa.array(_encodable(values))
         except OverflowError:  # of a whole number beyond 2^63
             self.wide.add(key)
             return pa.array([each if each is None else str(each) for each in values])
@@ -157,9 +155,21 @@ class TableFile:
 
         keys = dict.fromkeys(key for row in self.rows for key in row)
         with _explained(self.output):
-            columns = {key: self._column(key, [row.get(key) for row in self.rows]) for key in keys}
+            columns = {
+                _encodable(key): self._column(key, [row.get(key) for row in self.rows])
+                for key in keys
+            }
         self.blocks.append(pa.table(columns))
         self.rows = []
+
+
+def _encodable(value: Any) -> Any:  # noqa: ANN401  any value of JSON
+    r"""Return a value that can be encoded: half a surrogate pair as JSON has it, \ud800."""
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
+    if isinstance(value, Mapping):
+        return {_encodable(key): _encodable(each) for key, each in value.items()}
+    return [*map(_encodable, value)] if isinstance(value, list) else value
 
 
 def _of_one_type(blocks: "list[pa.Table]", key: str) -> "list[pa.Table]":
@@ -200,7 +210,17 @@ def _lines(table: "pa.Table", form: str) -> Iterator[str]:
     import pyarrow as pa  # noqa: PLC0415
 
     while any(pa.types.is_struct(field.type) for field in table.schema):
-        table = table.flatten()  # a column scores of {good, bad} -> scores.good, scores.bad
+        # a column scores of {good, bad} -> scores.good, scores.bad
+        structs = [field.name for field in table.schema if pa.types.is_struct(field.type)]
+        made = {*table.select(structs).flatten().column_names}
+        taken = made | {*table.column_names}
+        names = []
+        for name in table.column_names:
+            own = name
+            while own in made or (own != name and own in taken):
+                own = f"input_{own}"  # of the input, as that of a run before: scores.good
+            names.append(own)
+        table = table.rename_columns(names).flatten()
     yield _line(table.column_names, form)
     for batch in table.to_batches(max_chunksize=_ROWS):
         columns = [column.to_pylist() for column in batch.columns]

@@ -193,10 +193,15 @@ class Tagging(ClassifierHead):
         """Keep the labels and what they mark, and create the layers.
 
         Raises:
-            DataError: if the training data has no tags, or they are not of the scheme.
+            DataError: if the training data has fewer than two tags, or they are not of the scheme.
         """
         if not context.labels:
             raise DataError("tags: found none in the training data, expected a tag for each word")
+        if len(context.labels.names) == 1:
+            raise DataError(
+                f"tags: all words of the training data have {context.labels.names[0]!r}, so there "
+                "is nothing to learn; check data.columns and the training file"
+            )
         self.entity_types = entity_types(context.labels.names, self.scheme)
         if self.entity_types is None:
             if self.scheme == "auto":

@@ -40,6 +40,9 @@ PRINTED = [
     ['"[""a"", ""b""]"', "[]", '"[""b""]"'],
     ["['a' 'b']", "[]", "['b']"],
     ["\"{'a', 'b'}\"", "[]", "{'b'}"],
+    ["\"{'a', 'b'}\"", "set()", "{'b'}"],
+    ["\"('a', 'b')\"", "()", "\"('b',)\""],
+    ["\"array(['a', 'b'], dtype=object)\"", '"array([], dtype=object)"', "array(['b'])"],
 ]
 
 
@@ -71,7 +74,19 @@ def test_the_separator_can_be_said(tmp_path):
     assert labels(path, label_separator="/") == [["a", "b"], ["a"]]
 
 
-@pytest.mark.parametrize(("no", "yes"), [("0", "1"), ("0.0", "1.0"), ("False", "True")])
+@pytest.mark.parametrize("mark", ["/", "+", " & ", "、", " "])
+def test_names_that_are_several_others(tmp_path, mark):
+    cells = [f"drama{mark}comedy", "drama", "comedy", "sci-fi"]
+    path = labelled(tmp_path / "a.csv", cells)
+    refused(path, f"'drama{mark}comedy'", "2 labels", "data.label_separator")
+    assert labels(path, label_separator="|") == [[cell] for cell in cells]
+    # no name of its own but in one place: it is a name
+    assert labels(labelled(tmp_path / "b.csv", cells[:2])) == [[cells[0]], ["drama"]]
+
+
+@pytest.mark.parametrize(
+    ("no", "yes"), [("0", "1"), ("0.0", "1.0"), ("False", "True"), ("no", "yes"), ("N", "Y")]
+)
 def test_a_column_for_each_label(tmp_path, no, yes):
     rows = "".join(f"a text {n},{yes},{no},{no if n else yes}\n" for n in range(3))
     path = write(tmp_path / "a.csv", f"text,x,y,z\n{rows}")
@@ -90,6 +105,19 @@ def test_columns_that_are_not_all_of_0_and_1(tmp_path):
     refused(path, "'0.4' beside 0 and 1", columns={"labels": ["x", "y"]})
     path = write(tmp_path / "b.csv", "text,x,y\na,one,two\nb,two,one\n")
     assert labels(path, columns={"labels": ["x", "y"]})[0] == ["one", "two"]
+
+
+@pytest.mark.parametrize("cells", [("", "x"), ("0.1", "0.9"), ("-", "ja")])
+def test_columns_that_hold_neither_0_and_1_nor_names(tmp_path, cells):
+    no, yes = cells
+    path = write(tmp_path / "a.csv", f"text,a,b,c\none,{yes},{no},{no}\ntwo,{no},{yes},{no}\n")
+    refused(path, "3 columns hold", "0 or 1", columns={"labels": ["a", "b", "c"]})
+
+
+def test_columns_of_names_may_have_empty_cells(tmp_path):
+    path = write(tmp_path / "a.csv", "text,first,second\none,x,y\ntwo,,z\nthree,,\n")
+    found = labels(path, columns={"labels": ["first", "second"]})
+    assert found == [["x", "y"], ["z"], []]
 
 
 @pytest.mark.parametrize("form", [[1, 0, 1], "1 0 1", "[1, 0, 1]", "1,0,1"])

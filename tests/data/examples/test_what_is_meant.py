@@ -53,7 +53,38 @@ def test_a_row_that_looks_like_a_header(tmp_path):
     assert len(read(plain, columns=columns).rows) == 8
 
 
-@pytest.mark.parametrize("form", ["{}", "{}.5", "#{}", "0f8fad5b-d9cb-469f-a165-7086772{:05}"])
+@pytest.mark.parametrize(
+    "labels",
+    [("Yes", "yes"), ("1", "1.0"), ("01", "1"), ("café", "cafe\u0301"), ("a b", "a\u00a0b")],
+)
+def test_labels_that_are_one_written_twice(tmp_path, labels):
+    one, other = labels
+    rows = "".join(f"a text {n},{label}\n" for n, label in enumerate([one, other, "2", one]))
+    path = write(tmp_path / "a.csv", f"text,label\n{rows}")
+    refused(path, "a.csv:3", "written otherwise", "data.doubtful")
+    assert len(read(path, accepts_doubtful=True).rows) == 4
+
+
+def test_labels_in_lists_and_tags_are_checked_as_well(tmp_path):
+    path = write(tmp_path / "a.csv", "text,labels\na,x;y\nb,X\nc,y\n")
+    refused(path, "a.csv:3", "'X'", "written otherwise", wanted=SEVERAL)
+    path = write(tmp_path / "b.csv", "text,labels\na,x;y\nb,nan\nc,y\n")
+    refused(path, "b.csv:3", "printed", wanted=SEVERAL)
+    path = write(tmp_path / "c.conll", "Ann B-PER\n\nBob B-Per\n")
+    refused(path, "c.conll:3", "'B-Per'", wanted=TAGGING)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "{}",
+        "{}.5",
+        "#{}",
+        "2024-05-1{} 10:00:00",
+        "10.0.0.{}",
+        "0f8fad5b-d9cb-469f-a165-7086772{:05}",
+    ],
+)
 def test_ids_are_no_texts(tmp_path, form):
     rows = "".join(f"{form.format(n)},a text {n},{'ab'[n % 2]}\n" for n in range(6))
     path = write(tmp_path / "a.csv", f"id,text,label\n{rows}")

@@ -17,13 +17,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bertlab import files as files_module
 from bertlab.data.corpus.corpus import Corpus, read_raw_documents
 from bertlab.data.examples.source import read_rows
 from bertlab.data.rows import lines as lines_module
-from bertlab.data.rows import tables as tables_module
 from bertlab.data.rows.lines import read_lines
 from bertlab.data.rows.tables import RowReading, read_json
-from bertlab.errors import CorpusError, DataError
+from bertlab.errors import CorpusError, DataError, OutOfMemoryError
 from tests.data.examples.labelled_files import SINGLE, fails, read, values
 
 ROWS = [{"text": f'Sentence, number {n}; it is "here".', "label": "ab"[n % 2]} for n in range(6)]
@@ -176,20 +176,28 @@ def test_cells_of_any_length(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("a.csv", b'text,label\n"' + b"x\n" * 3000),
-        ("a.csv", b"text,label\n" + b"x" * 6000),
-        ("a.jsonl", b'{"text": "' + b"x" * 6000),
-        ("a.json", b'[{"text": "' + b"x\\n" * 3000),
+        ("a.csv", b'text,label\n"' + b"x\n" * 90_000),
+        ("a.csv", b'text,label\n"' + b"x" * 140_000 + b'",a\n'),
+        ("a.csv", b"text,label\n" + b"x" * 600_000),
+        ("a.csv.gz", b"text,label\n" + "x😀".encode() * 90_000),
+        ("a.csv.gz", b"text,label\n" + b'"a\nb",' * 100_000),
+        ("a.csv.gz", b"text,label\n" + b"1," * 40_000),
+        ("a.tsv.gz", b"text\tlabel\n" + b"1\t" * 40_000),
+        ("a.jsonl", b'{"text": "' + b"x" * 600_000),
+        ("a.jsonl", b'{"text": "a", "x": [' + b"[]," * 40_000 + b"[]]}"),
+        ("a.json", b'[{"text": "' + b"x\\n" * 300_000),
+        ("a.json", b'[{"text": "a", "x": [' + b"[]," * 40_000 + b"[]]}]"),
     ],
 )
 def test_a_bound_for_what_is_held_whole(tmp_path, monkeypatch, request, name, content):
     limit = csv.field_size_limit()  # of the whole process
     request.addfinalizer(lambda: csv.field_size_limit(limit))
-    monkeypatch.setattr(lines_module, "LONGEST", 1000)
-    monkeypatch.setattr(tables_module, "LONGEST", 1000)
-    monkeypatch.setattr(lines_module, "BLOCK", 100)
-    (tmp_path / name).write_bytes(content)
-    with pytest.raises(DataError, match=r"over 1,000 characters|at most 1,000 characters"):
+    monkeypatch.setenv("BERTLAB_READING_MB", "1")
+    monkeypatch.setattr(lines_module, "BLOCK", 10_000)
+    monkeypatch.setattr(files_module, "_SMALL", 10_000)
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    told = r"takes \d+ MB of memory, expected at most 1 MB|at most 131,072 characters, or more"
+    with pytest.raises((DataError, OutOfMemoryError), match=f"{name}.*({told})"):
         read(tmp_path / name)
 
 

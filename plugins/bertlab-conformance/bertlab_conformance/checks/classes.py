@@ -12,7 +12,7 @@ from torch import nn
 
 from bertlab.api import Column, Head, Objective, Task
 from bertlab.extend import GROUPS, Kind, broken_signature, listed
-from bertlab_conformance.cases import KINDS, Case, bases
+from bertlab_conformance.cases import Case, bases
 from bertlab_conformance.check import (
     ALL_KINDS,
     CONFIG_KINDS,
@@ -47,9 +47,9 @@ def methods_take_what_they_are_given(case: Case) -> None:
         )
 
 
-@check(*ALL_KINDS)
+@check(*ALL_KINDS, "hooks")
 def has_a_summary(case: Case) -> None:
-    """The class has a docstring of its own, whose first line help and lists show."""
+    """The class, or module of hooks, has a docstring, whose first line help and lists show."""
     first = (case.plugin.__doc__ or "").strip().splitlines()[:1]
     if not first or not first[0].strip():
         raise ConformanceFailure(
@@ -79,7 +79,7 @@ def entry_point_names_it(case: Case) -> None:
     package = plugin.__module__.partition(".")[0]
     of_package = [
         each
-        for every in KINDS
+        for every in GROUPS
         for each in listed(every)
         if each.target.partition(":")[0].partition(".")[0] == package
     ]

@@ -267,12 +267,12 @@ def last_step(directory: Path) -> int | None:
 
 
 def _last_step(directory: Path) -> int | None:
-    logs = list(directory.glob("csv/version_*/metrics.csv"))
+    logs = [log for log in directory.glob("csv/version_*/metrics.csv") if log.is_file()]
     # by number: version_10 comes after version_9
     for log in sorted(logs, key=lambda each: int(each.parent.name[8:]), reverse=True):
         with contextlib.suppress(OSError, ValueError, IndexError):
             with log.open(encoding="utf-8") as file:
-                column = file.readline().strip().split(",").index("step")
+                column = file.readline(_TAIL).strip().split(",").index("step")
             whole = _tail(log).rpartition("\n")[0]  # what follows is being written
             return int(whole.rpartition("\n")[2].split(",")[column])
     return None
@@ -287,6 +287,8 @@ def _logs(directory: Path) -> list[Path]:
 
 
 def _tail(path: Path) -> str:
+    if not path.is_file():  # a pipe might be waited for
+        return ""
     try:
         with path.open("rb") as file:
             # seek() returns where it is: the size

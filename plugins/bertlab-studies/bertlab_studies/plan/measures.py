@@ -32,6 +32,12 @@ class PretrainingMeasures:
     ends: dict[str, Ends] = field(default_factory=dict)
     reason: str = ""
 
+    @property
+    def why_described(self) -> str:
+        """Why other measures describe only: what decides, and what variants do not share."""
+        decides = f"{' and '.join(self.deciding)} decide{'s' * (len(self.deciding) == 1)}"
+        return "; ".join(([decides] if self.deciding else []) + ([self.reason] * bool(self.reason)))
+
 
 def heads_of(config: Config) -> dict[str, Head]:
     """Return the heads that a config fine-tunes, by name, without layers; {} of a pre-training."""
@@ -154,9 +160,10 @@ def why_untestable(study: StudyConfig, plan: Plan) -> str:
     runs = len(study.variants) * len(study.seeds)
     return (
         f"no comparison can be tested: {measures.reason}; an evaluation decides: held_out_loss on "
-        f"a text of your own scores each of {runs} runs in seconds (evaluate: {{loss: {{evaluation:"
-        f" held_out_loss, data: TEXT}}}}), finetune/quickstart trains {runs} classifiers for a "
-        "minute or so each (--evaluate finetune/quickstart)"
+        f"a text of your own scores each of {runs} runs in seconds (--evaluate '{{loss: "
+        "{evaluation: held_out_loss, data: TEXT}}', or evaluate in a study file), "
+        f"finetune/quickstart trains {runs} classifiers for a minute or so each (--evaluate "
+        "finetune/quickstart)"
     )
 
 

@@ -155,6 +155,12 @@ def make_study(content: Config, where: str, folder: Path) -> StudyConfig:
             f"{where}: baseline: found {baseline!r}{nearest(baseline, names)} "
             f"(there are: {', '.join(names)})"
         )
+    control = next((each for each in variants if each.control_of == baseline), None)
+    if control is not None:
+        raise StudyError(
+            f"{where}: variants.{control.name}.control_of: found {baseline!r}, the baseline, which "
+            "has no effect to explain"
+        )
     common = read_settings(content.get("evaluate_settings"), f"{where}: evaluate_settings")
     evaluations = _evaluations(content.get("evaluate") or {}, common, where, folder)
     factors = read_factors(content.get("seeds"), f"{where}: seeds")

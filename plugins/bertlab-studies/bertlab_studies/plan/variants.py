@@ -15,6 +15,7 @@ _VARIANTS = "variants"
 _EVALUATE = "evaluate."
 _FROM_STEP = "from_step"
 _BUILDS_ON = "builds_on"
+_CONTROL_OF = "control_of"
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Variant:
         levels: its label on each axis, by the axis; named variants are an axis if there are several
             beside axes.
         builds_on: the variant whose overrides it has besides its own; None: it has only its own.
+        control_of: the variant whose effect it would explain away; None: it is no control.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Variant:
     from_step: int | None = None
     levels: dict[str, str] = field(default_factory=dict)
     builds_on: str | None = None
+    control_of: str | None = None
 
     @property
     def overrides(self) -> Overrides:
@@ -67,8 +70,10 @@ def read_variants(content: Config, where: str) -> list[Variant]:
     check_count(len(named) * math.prod(map(len, points)), "variants", f"{where}: axes")
     variants = []
     all_overrides: dict[str, Overrides] = {}  # of the named variants, those they build on included
-    for name, given_overrides in named.items():
-        earlier, overrides = _own(given_overrides, all_overrides, f"{where}: variants.{name}")
+    for name, entry in named.items():
+        place = f"{where}: variants.{name}"
+        of, given_overrides = _control(entry, str(name), named, place)
+        earlier, overrides = _own(given_overrides, all_overrides, place)
         all_overrides[str(name)] = overrides
         for combination in product(*points):  # without axes once, with ()
             labels = [label for label, _ in combination]
@@ -82,12 +87,30 @@ def read_variants(content: Config, where: str) -> list[Variant]:
             found = _variant(full_name, merged, levels, where)
             if earlier is not None:
                 found = replace(found, builds_on=" ".join([earlier, *labels]))
+            if of is not None:
+                found = replace(found, control_of=" ".join([of, *labels]))
             variants.append(found)
     if len(variants) < 2:
         count = "one" if variants else "none"
         raise StudyError(f"{where}: variants: found {count}, expected two or more to compare")
     refuse_repeated([variant.name for variant in variants], f"{where}: variants")
     return variants
+
+
+def _control(
+    given: object, name: str, names: Mapping[str, object], where: str
+) -> tuple[str | None, object]:
+    """Return the variant that one is the control of, if any, and what else is said of it."""
+    if not isinstance(given, Mapping) or _CONTROL_OF not in given:
+        return None, given
+    of = given[_CONTROL_OF]
+    others = [str(each) for each in names if str(each) != name]
+    if of not in others:
+        raise StudyError(
+            f"{where}.{_CONTROL_OF}: found {of!r}{nearest(str(of), others)}, expected the name of "
+            f"another variant ({', '.join(others)})"
+        )
+    return of, {key: each for key, each in given.items() if key != _CONTROL_OF}
 
 
 def _own(

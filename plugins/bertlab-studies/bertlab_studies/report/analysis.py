@@ -2,7 +2,8 @@
 
 ``STUDY/analysis.json`` holds what is tested and how, with its SHA-256; ``STUDY/looks.json`` the
 sets of seeds that a report was written of. A report says what changed and which look it is: tests
-that are chosen, or repeated, after the data were seen do not keep their 5 %.
+that are chosen, or repeated, after the data were seen do not keep their 5 %. ``study freeze``
+registers the analysis with a date; later changes are dated amendments, and shown.
 """
 
 import hashlib
@@ -10,10 +11,19 @@ import json
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bertlab.extend import RESULTS_FILE, differences, explain_failed_write, read_json, write_json
+from bertlab.extend import (
+    RESULTS_FILE,
+    differences,
+    explain_failed_write,
+    make_folder,
+    read_json,
+    without_secrets,
+    write_json,
+)
 from bertlab_studies.errors import StudyError
 from bertlab_studies.execute.run_state import is_done
 from bertlab_studies.plan.plan import Plan
@@ -23,11 +33,12 @@ from bertlab_studies.report.collect import measures_of
 from bertlab_studies.report.comparison import LEVEL, Comparison
 from bertlab_studies.study_scores import StudyScores
 
-VERSION = 1  # of the tests: raised when the same values would give other decisions
+VERSION = 2  # of the tests: raised when the same values would give other decisions
 ANALYSIS, LOOKS = "analysis.json", "looks.json"  # in the directory of a study
-# chance in percent that one of so many tests at 5 % finds what is not there: Armitage, McPherson
-# and Rowe (1969), Repeated significance tests on accumulating data, table 2
-_FALSE_ALARMS = {2: "8", 3: "11", 4: "13", 5: "14"}
+# chance in percent that one of so many tests at 5 % finds what is not there: if as many seeds are
+# added each time, Armitage, McPherson and Rowe (1969), Repeated significance tests on accumulating
+# data, table 2; if their number is doubled each time, by simulation
+_FALSE_ALARMS = {2: (8, 8), 3: (11, 11), 4: (13, 14), 5: (14, 17)}
 _SEEDS = ("seeds", "finetune_seeds")
 _SHOWN = 12  # hexadecimal digits
 
@@ -57,6 +68,7 @@ def planned_analysis(study: StudyConfig, plan: Plan, looks: object) -> Analysis:
     if study.is_crossed:
         measures = []  # runs that share seeds test nothing
     factors = {each.name: list(each.seeds) for each in study.factors}
+    controls = {each.name: each.control_of for each in study.variants if each.control_of}
     check_rows(study, [each.name for each in measures])
     return {
         "version": VERSION,
@@ -76,20 +88,111 @@ def planned_analysis(study: StudyConfig, plan: Plan, looks: object) -> Analysis:
         "correction": "Holm",
         "looks": looks,
         **({} if study.tune is None else {"tune": study.tune.plain()}),
+        **({"controls": controls} if controls else {}),
     }
 
 
-def freeze(study_dir: Path, analysis: Analysis) -> None:
+def freeze(study_dir: Path, analysis: Analysis, plan: Plan) -> None:
     """Write an analysis down, unless there is one and runs are done already.
+
+    One that was registered (:func:`register`) is not written over: what changed is an amendment.
 
     Raises:
         OutputError: if the file cannot be written.
+        StudyError: if it is damaged.
     """
     path, done = study_dir / ANALYSIS, _count_done(study_dir)
-    if path.is_file() and done:
-        return
-    content = {"analysis": analysis, "sha256": digest(analysis), "runs_done": done}
+    content = _read(path, {})
+    if "date" in content:
+        _amend(study_dir, content, analysis, plan, "")
+    elif not content or not done:
+        _write(path, {"analysis": analysis, "sha256": digest(analysis), "runs_done": done})
+
+
+def register(study_dir: Path, analysis: Analysis, plan: Plan, reason: str = "") -> bool:
+    """Write down what is tested, how, and with which configs, with a date; or what changed since.
+
+    Args:
+        study_dir: directory of the study.
+        analysis: the present one.
+        plan: the present runs.
+        reason: of a change.
+
+    Returns:
+        Whether there was anything to write.
+
+    Raises:
+        OutputError: if the file cannot be written.
+        StudyError: if it is damaged.
+    """
+    path = study_dir / ANALYSIS
+    content = _read(path, {})
+    if "date" in content:
+        return _amend(study_dir, content, analysis, plan, reason)
+    # one that a run wrote down stays, without a date of its own
+    first = content or {
+        "analysis": analysis,
+        "sha256": digest(analysis),
+        "runs_done": _count_done(study_dir),
+    }
+    dated = {**first, "date": _now(), "plan_sha256": plan_digest(plan), "amendments": []}
+    _write(path, dated)
+    if first["analysis"] != analysis:
+        _amend(study_dir, dated, analysis, plan, reason)
+    return True
+
+
+def _amend(study_dir: Path, content: Analysis, analysis: Analysis, plan: Plan, reason: str) -> bool:
+    """Note what changed since an analysis was registered, or last amended, if anything did."""
+    last = _latest(content)
+    changes = _changes(analysis, last["analysis"])
+    if plan_digest(plan) != last["plan_sha256"]:
+        changes.append("configs of runs")
+    if not changes:
+        return False
+    amendment = {
+        "date": _now(),
+        "runs_done": _count_done(study_dir),
+        "changes": changes,
+        **({"reason": reason} if reason else {}),
+        "analysis": analysis,
+        "sha256": digest(analysis),
+        "plan_sha256": plan_digest(plan),
+    }
+    both = [*content["amendments"], amendment]
+    _write(study_dir / ANALYSIS, {**content, "amendments": both})
+    return True
+
+
+def _latest(content: Analysis) -> Analysis:
+    """Return the last amendment of a registered analysis, or itself."""
+    amendments = content.get("amendments", [])
+    found = amendments[-1] if isinstance(amendments, list) and amendments else content
+    if not isinstance(found, dict) or not isinstance(found.get("analysis"), dict):
+        raise _damaged(Path(ANALYSIS))
+    return found
+
+
+def plan_digest(plan: Plan) -> str:
+    """Return the SHA-256 of the resolved configs of a plan, whatever its seeds are."""
+    configs = {f"{variant}\n{stage}": each for (variant, stage), each in plan.configs.items()}
+    return digest(without_secrets(configs))
+
+
+def _changes(now: Analysis, then: Analysis) -> list[str]:
+    """Return what differs from an analysis as written down; seeds do not, if looks are planned."""
+    planned = bool(now["looks"]) and then.get("looks") == now["looks"]
+    left_out = _SEEDS if planned else ()  # more of them were planned
+    return differences(_without(now, left_out), _without(then, left_out))
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _write(path: Path, content: Analysis) -> None:
     with explain_failed_write(f"{path}: cannot be written"):
+        make_folder(path.parent)
         write_json(path, content)
 
 
@@ -119,19 +222,38 @@ def add_analysis(scores: StudyScores, study_dir: Path, now: Analysis) -> None:
     if not (isinstance(then, dict) and isinstance(stamp, str)):
         raise _damaged(study_dir / ANALYSIS)
     when = f"after {done} runs were done" if done else "before a run was done"
+    if isinstance(frozen.get("date"), str):
+        when = f"on {frozen['date']} {when}"
     scores.analysis_sha256 = stamp
     scores.manifest["analysis"] = f"{stamp[:_SHOWN]}, written down {when}"
     if digest(then) != stamp:
         scores.remarks.append(f"{ANALYSIS} was edited: its SHA-256 is of another content")
-    planned = bool(now["looks"]) and then.get("looks") == now["looks"]
-    left_out = _SEEDS if planned else ()  # more of them were planned
-    changes = differences(_without(now, left_out), _without(then, left_out))
+    for each in frozen.get("amendments", ()):
+        scores.remarks.append(_describe_amendment(each, study_dir))
+    changes = _changes(now, _latest(frozen)["analysis"])
     if changes:
         scores.remarks.append(
             "the analysis was changed after data had been seen "
             f"({_count_done(study_dir)} runs are done; here: now, there: as written down): "
             + "; ".join(changes)
         )
+
+
+def _describe_amendment(given: object, study_dir: Path) -> str:
+    """Return a line on what changed, when, and what was known by then."""
+    try:
+        assert isinstance(given, dict)
+        done, reason = given["runs_done"], given.get("reason")
+        when = f"after {done} runs were done" if done else "before a run was done"
+        why = f", as {reason!r} says" if reason else ""
+        edited = "" if digest(given["analysis"]) == given["sha256"] else " (edited since)"
+        changes = "; ".join(map(str, given["changes"]))
+    except (AssertionError, KeyError, TypeError):
+        raise _damaged(study_dir / ANALYSIS) from None
+    return (
+        f"the analysis was amended on {given['date']}, {when}{why}{edited} (here: amended, there: "
+        f"before): {changes}"
+    )
 
 
 def _without(analysis: Analysis, keys: Collection[str]) -> Analysis:
@@ -178,7 +300,10 @@ def _look_remarks(look: int, planned: int | None) -> list[str]:
     if look < 2 or (planned is not None and look <= planned):
         return []
     few = planned or 1
-    chance = f"about {_FALSE_ALARMS[look]} %" if look in _FALSE_ALARMS else "more than 14 %"
+    least, most = _FALSE_ALARMS.get(look, (14, 14))
+    chance = f"about {least} %" if look in _FALSE_ALARMS else f"more than {least} %"
+    if most > least:
+        chance += f" ({most} % if their number was doubled each time)"
     said = f" where {few} were planned" if planned is not None and planned > 1 else ""
     return [
         f"look {look}{said}: seeds were added after a report had been written, which does not "

@@ -22,6 +22,7 @@ from bertlab.extend import (
 )
 from bertlab_studies.errors import StudyError
 from bertlab_studies.execute.run_state import State, is_done, read_states, read_status
+from bertlab_studies.held_out_rows import HELD_OUT_ROWS, held_out_scores
 from bertlab_studies.plan.measures import (
     PretrainingMeasures,
     deciding_metric,
@@ -75,7 +76,10 @@ def collect(
     variants = {}
     for variant in study.variants:
         found = VariantScores(
-            settings=settings[variant.name], levels=variant.levels, builds_on=variant.builds_on
+            settings=settings[variant.name],
+            levels=variant.levels,
+            builds_on=variant.builds_on,
+            control_of=variant.control_of,
         )
         for measure in measures:
             of = (rows or {}).get(measure.task, Rows.ALL)
@@ -103,7 +107,7 @@ def collect(
         group_curves=group_curves,
         finetune_seeds=list(study.finetune_seeds or ()),
         checkpoints=_checkpoints(plan),
-        why_described="" if study.is_crossed else pretraining.reason,
+        why_described="" if study.is_crossed else pretraining.why_described,
         factors=dict(seed_table(study.factors)) if study.factors else {},
     )
 
@@ -243,11 +247,12 @@ def _cell(
                 if len(heads) > 1:
                     own = _degenerate(directory, measure, f"{measure.task}: ")
                     found[finetune] = replace(found[finetune], degenerate=own)
-            elif (value := _of_objective(directory, results, variant, measure)) is not None:
-                found[finetune] = RunResult(value, _degenerate(directory, measure))
+            elif (reached := _of_objective(directory, results, variant, measure)) is not None:
+                found[finetune] = reached
         add_results(cell, seed, found, f"{variant.name}, {measure.name}")
     runs = [r for seed in study.seeds for r in plan.runs_of(variant.name, stage, seed).values()]
-    files = [_file_of_rows(run.directory(folder), evaluation) for run in runs]
+    name = None if of_rows else HELD_OUT_ROWS
+    files = [_file_of_rows(run.directory(folder), evaluation, name) for run in runs]
     known = (row_clusters(path, rows) for path in files if cell.examples)
     # all runs have the same rows; those of before there were clusters do not say them
     cell.clusters = next((each for each in known if each is not None), None)
@@ -263,12 +268,19 @@ def _lacks(measure: Measure, study: StudyConfig, heads: Mapping[str, Head]) -> b
 
 def _of_objective(
     directory: Path, results: Mapping[str, float], variant: Variant, measure: Measure
-) -> float | None:
+) -> RunResult | None:
     """Return what a pre-training reached at the step that its evaluations start from."""
-    if variant.from_step is None:
-        return _value(results, measure, of_rows=False)
-    curve = objective_curves(directory).get(measure.name, Curve([], []))
-    return dict(zip(curve.steps, curve.values, strict=True)).get(variant.from_step)
+    if variant.from_step is not None:
+        curve = objective_curves(directory).get(measure.name, Curve([], []))
+        value = dict(zip(curve.steps, curve.values, strict=True)).get(variant.from_step)
+    else:
+        value = _value(results, measure, of_rows=False)
+    if value is None:
+        return None
+    scores = None
+    if measure.is_primary and variant.from_step is None:  # the sequences are those of the end
+        scores = held_out_scores(directory, measure.task, measure.metric, value)
+    return RunResult(value, _degenerate(directory, measure), scores)
 
 
 def _result_of_rows(
@@ -291,7 +303,9 @@ def _result_of_rows(
     return RunResult(value, _degenerate(directory, measure), scores)
 
 
-def _file_of_rows(directory: Path, evaluation: Evaluation | None) -> Path:
+def _file_of_rows(directory: Path, evaluation: Evaluation | None, name: str | None = None) -> Path:
+    if name is not None:
+        return directory / name
     if evaluation is not None and evaluation.zero_shot is not None:
         return directory / f"{evaluation.name}.rows.jsonl"
     return directory / PREDICTIONS_FILE

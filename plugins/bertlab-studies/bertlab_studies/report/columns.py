@@ -10,6 +10,7 @@ from bertlab_studies.study_scores import Measure, StudyScores
 NOTHING = "–"
 SHOWN = "*"
 DEGENERATE = "†"
+LEARNED = "¶"  # behind a difference of the runs that learned, where others failed
 LOWER = "↓"
 MIXED = "‡"  # behind a variant whose runs are not of the same data
 

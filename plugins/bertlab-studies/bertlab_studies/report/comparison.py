@@ -53,6 +53,8 @@ class Comparison:
         bootstrap: the Multi-Bootstrap over seeds and rows, beside; it decides nothing.
         failures: how often runs failed; None if none did.
         without_failed: the same comparison without these runs.
+        of_learned: whether it is certain that runs failed, so that the star is about the others:
+            ``without_failed`` decides. A single low run may be noise, and then a star needs both.
         margin: differences below it count as none, if the study says so.
         p_equivalent: of the two one-sided tests that the difference is inside the margin, after
             Holm over all that have one.
@@ -78,25 +80,46 @@ class Comparison:
     bootstrap: MultiBootstrap | None = None
     failures: FailureComparison | None = None
     without_failed: "Comparison | None" = None
+    of_learned: bool = False
     margin: float | None = None
     p_equivalent: float | None = None
 
     @property
+    def decided(self) -> "Comparison":
+        """The comparison that a star is about: of all runs, or of those that learned."""
+        return self.without_failed if self.of_learned and self.without_failed else self
+
+    def with_equivalent(self, p: float) -> "Comparison":
+        """Return the same with another p-value of equivalence in ``decided``."""
+        decided = replace(self.decided, p_equivalent=p)
+        return decided if self.decided is self else replace(self, without_failed=decided)
+
+    @property
     def significant(self) -> bool:
-        """Whether there is a difference at 5 % after Holm, with and without failed runs."""
-        if self.p_adjusted is None or self.p_adjusted > LEVEL:
+        """Whether there is a difference at 5 % after Holm.
+
+        Of the runs that learned, if it is certain that runs failed; if one low run may have, with
+        and without it.
+        """
+        deciding = self.decided
+        if deciding.p_adjusted is None or deciding.p_adjusted > LEVEL:
             return False
         rest = self.without_failed
-        return rest is None or (
-            rest.p_adjusted is not None
-            and rest.p_adjusted <= LEVEL
-            and (rest.difference or 0.0) * (self.difference or 0.0) > 0
+        return (
+            deciding is not self
+            or rest is None
+            or (
+                rest.p_adjusted is not None
+                and rest.p_adjusted <= LEVEL
+                and (rest.difference or 0.0) * (self.difference or 0.0) > 0
+            )
         )
 
     @property
     def equivalent(self) -> bool:
         """Whether the variant is as good as the baseline, within the margin."""
-        return self.p_equivalent is not None and self.p_equivalent <= LEVEL
+        p = self.decided.p_equivalent
+        return p is not None and p <= LEVEL
 
     @property
     def is_constant(self) -> bool:

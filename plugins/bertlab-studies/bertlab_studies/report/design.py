@@ -11,7 +11,13 @@ import numpy as np
 
 from bertlab_evaluations.clusters import counted
 from bertlab_studies.report.comparison import LEVEL
-from bertlab_studies.report.contrast_noise import POWER, PRIOR, ContrastNoise, DrawnTest, draw_test
+from bertlab_studies.report.contrast_noise import (
+    POWER,
+    ContrastNoise,
+    DrawnTest,
+    draw_test,
+    prior_freedom,
+)
 from bertlab_studies.report.statistics import compare_study, summarize
 from bertlab_studies.report.variance_shares import variance_shares
 from bertlab_studies.study_scores import Measure, StudyScores
@@ -127,7 +133,7 @@ def _test(deviations: Deviations, question: Question, seeds: int, finetunings: i
         variances=(deviations.over_seeds(finetunings),) * variants,
         known=(known,) * variants,
         shares=(1 / seeds,) * 2,
-        prior=max(0.0, min(PRIOR, (variants - 2) * known)),
+        prior=prior_freedom(variants, known, question.comparisons >= variants),
         rows=((over_rows, deviations.clusters - 1),) if over_rows else (),
     )
     return draw_test(noise, question.level)

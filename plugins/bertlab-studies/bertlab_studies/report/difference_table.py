@@ -3,18 +3,19 @@
 from collections.abc import Iterator, Mapping
 
 from bertlab_studies.report import findings
-from bertlab_studies.report.columns import NOTHING, SHOWN, label_of
+from bertlab_studies.report.columns import LEARNED, NOTHING, SHOWN, label_of
 from bertlab_studies.report.comparison import Comparison
 from bertlab_studies.study_scores import Measure, StudyScores
 
 LEGEND = (
     "Differences are variant − baseline; those of shares in percentage points. p: t-test over "
     "seeds and, where rows have scores, over rows or whole clusters of them, after Holm's "
-    "correction; the noise is estimated from all variants. Could show: the smallest true "
-    "difference that so many seeds and rows would show four times in five, and in brackets how "
-    "well that is known (80 %). Effect size: the difference in deviations of a run over seeds. "
-    "Rows: their share of the uncertainty."
+    "correction; three variants or more tell the noise together. Could show: the smallest true "
+    "difference that so many seeds and rows would show four times in five, were the noise as "
+    "estimated, and in brackets how well that is known (80 %). Effect size: the difference in "
+    "deviations of a run over seeds. Rows: their share of the uncertainty."
 )
+OF_LEARNED = f" {LEARNED} of the runs that learned: others failed (see the findings)."
 DIFFERENCE = (
     ("variant",),
     ("measure",),
@@ -42,7 +43,12 @@ def difference_rows(
 
 
 def figures(found: Comparison, measure: Measure) -> tuple[str, ...]:
-    """Return the cells of a comparison: difference, interval, p, and the others of the table."""
+    """Return the cells of a comparison: difference, interval, p, and the others of the table.
+
+    All are of the comparison that a star is about.
+    """
+    shown = (SHOWN if found.significant else "") + (LEARNED if found.of_learned else "")
+    found = found.decided
     digits = findings.decimals(found, measure)
 
     def number(value: float | None) -> str:
@@ -56,7 +62,7 @@ def figures(found: Comparison, measure: Measure) -> tuple[str, ...]:
         low, high = (number(end).removeprefix("+") for end in found.detectable_range)
         could += f" ({low} … {high})"
     return (
-        number(found.difference) + (SHOWN if found.significant else ""),
+        number(found.difference) + shown,
         interval,
         NOTHING if p is None else findings.format_p(p).removeprefix("p "),
         could,

@@ -1,13 +1,11 @@
 """Runs that failed to learn: how often they happen, and what a variant is worth without them.
 
-A fine-tuning on few rows sometimes ends at the majority class (Devlin et al. 2018, sec. 5.1;
-Mosbach et al. 2021). One such run makes a variant look worse, and noisy. Whether it fails more
-often is one question, how good it is when it learns is another.
+One such run (:mod:`~bertlab_studies.report.failed_runs`) makes a variant look worse, and noisy.
+Whether it fails more often is one question, how good it is when it learns is another.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +14,8 @@ from scipy import stats
 from bertlab_studies.report.seed_noise import ROUNDING
 from bertlab_studies.study_scores import Cell, Measure, StudyScores
 
-OUTLYING = 6.0  # robust deviations below a variant's other runs
-_RUNS = 8  # below which a spread is not known well enough
-_TO_DEVIATION = 1.4826  # median absolute deviation of a normal distribution -> its deviation
+UNSTABLE = 0.3  # share of a variant's runs that failed, from which it is unstable
+_RUNS = 8  # of a variant, from which two groups of its runs are told from a wide spread
 TRIM = 0.2  # share of the runs that a trimmed mean leaves out at each end
 
 
@@ -31,10 +28,12 @@ class FailureComparison:
         runs: of both sides.
         low: lower end of the 95 % interval of the variant's rate (Wilson).
         high: upper end.
-        p: two-sided, of equal rates (Fisher's exact test). Not corrected for many comparisons.
+        p: two-sided, of equal rates (Fisher's exact test).
         trimmed: difference of the means without the lowest and highest fifth of each side's runs;
             None with fewer than five runs on a side.
         p_trimmed: two-sided (Yuen 1974). It keeps its level where one side fails at times.
+        p_adjusted: Holm's, of ``p`` over the study's comparisons of primary measures; None if the
+            measure is not primary.
     """
 
     failed: tuple[int, int]
@@ -44,40 +43,43 @@ class FailureComparison:
     p: float
     trimmed: float | None = None
     p_trimmed: float | None = None
+    p_adjusted: float | None = None
 
 
-def failed_runs(scores: StudyScores, measure: Measure) -> dict[str, set[int]]:
-    """Return the seeds of each variant that failed to learn a measure.
+def is_established(
+    failed: Mapping[str, set[int]], scores: StudyScores, measure: Measure, variants: Iterable[str]
+) -> bool:
+    """Whether failures of some variants are more than a low run or two, which may be noise.
 
-    Runs that are degenerate, that have no finite value, or that lie far below the other runs of
-    their variant: by ``OUTLYING`` robust deviations, estimated from all variants, and of many
-    runs from the variant's own if that is more. A pre-training is one of them if one of its
-    fine-tunings is.
+    A run is degenerate, or two variants of the study have failed runs, or a variant of the sum is
+    unstable and has so many runs that it is not just noisier than the others.
+
+    Args:
+        failed: as :func:`~bertlab_studies.report.failed_runs.failed_runs` returns it.
+        scores: of the study.
+        measure: in which they failed.
+        variants: that are compared.
     """
-    cells = {variant: scores.cell(variant, measure) for variant in scores.variants}
-    found = {
-        variant: set(cell.degenerate) | {s for s, v in cell.values.items() if not np.isfinite(v)}
-        for variant, cell in cells.items()
-    }
-    # how far each run is below the median of its variant
-    below: dict[str, dict[int, float]] = {}
-    for variant, cell in cells.items():
-        kept = {seed: v for seed, v in cell.values.items() if seed not in found[variant]}
-        if len(kept) > 2:
-            middle = median(kept.values())
-            sign = 1 if measure.higher_is_better else -1
-            below[variant] = {seed: sign * (middle - value) for seed, value in kept.items()}
-    if sum(map(len, below.values())) < _RUNS:
-        return found
-    # the median itself is no distance: 3 runs have one of 0
-    sizes = [size for runs in below.values() for size in sorted(map(abs, runs.values()))[1:]]
-    common = median(sizes)
-    for variant, runs in below.items():
-        above = [-distance for distance in runs.values() if distance < 0]  # failures are not there
-        own = median(above) if len(runs) >= _RUNS and above else 0.0
-        limit = OUTLYING * _TO_DEVIATION * max(common, own)
-        found[variant] |= {seed for seed, distance in runs.items() if distance > limit > 0}
-    return found
+    if sum(map(bool, failed.values())) > 1:
+        return True
+    return any(
+        failed[name] & scores.cell(name, measure).degenerate.keys()
+        or (
+            is_unstable(failed[name], scores.cell(name, measure))
+            and count_runs(failed[name], scores.cell(name, measure)) >= _RUNS
+        )
+        for name in variants
+    )
+
+
+def is_unstable(failed: Collection[int], cell: Cell) -> bool:
+    """Whether ``UNSTABLE`` of a variant's runs failed, and more than one."""
+    return len(failed) >= max(2, UNSTABLE * count_runs(failed, cell))
+
+
+def count_runs(failed: Collection[int], cell: Cell) -> int:
+    """Return the runs of a variant; one that failed may have left no value."""
+    return len(cell.values.keys() | set(failed))
 
 
 def without(cell: Cell, failed: set[int]) -> Cell:
@@ -96,7 +98,7 @@ def compare_failures(
     """Compare how often a variant and the baseline fail; None if neither does.
 
     Args:
-        failed: as :func:`failed_runs` returns it.
+        failed: as :func:`~bertlab_studies.report.failed_runs.failed_runs` returns it.
         scores: of the study.
         measure: in which they failed.
         variant: that is compared.
@@ -106,9 +108,7 @@ def compare_failures(
     if not any(counts):
         return None
     cells = [scores.cell(name, measure) for name in names]
-    # a run that failed may have left no value
-    ends = [cell.values.keys() | failed[name] for name, cell in zip(names, cells, strict=True)]
-    runs = len(ends[0]), len(ends[1])
+    runs = count_runs(failed[names[0]], cells[0]), count_runs(failed[names[1]], cells[1])
     table = [[count, of - count] for count, of in zip(counts, runs, strict=True)]
     rate = stats.binomtest(counts[1], runs[1]) if runs[1] else None
     interval = None if rate is None else rate.proportion_ci(method="wilson")

@@ -20,6 +20,8 @@ def describe(comparison: Comparison, measure: Measure) -> str:
 
     For example ``no difference shown (95 % CI −0.6 … +0.9 points; 5 seeds could have shown 1.4)``.
     """
+    if comparison.decided is not comparison:
+        return f"of the runs that learned: {describe(comparison.decided, measure)}"
     if comparison.difference is None or comparison.p is None:
         return f"cannot be tested: {_too_few(comparison)}"
     if comparison.is_constant:
@@ -65,32 +67,44 @@ def describe_rows(comparison: Comparison, measure: Measure) -> str:
         return f"{share}; Multi-Bootstrap: the same in every draw"
     digits = decimals(found, measure)
     over = units(comparison.cluster or "row")
-    return f"{share}; Multi-Bootstrap over seeds and {over}: {_interval(found, measure, digits)}"
+    narrow = f", too narrow with {min(found.seeds)} seeds" if min(found.seeds) <= FEW_SEEDS else ""
+    interval = _interval(found, measure, digits)
+    return f"{share}; Multi-Bootstrap over seeds and {over}: {interval}{narrow}"
 
 
 def describe_failures(comparison: Comparison, measure: Measure, baseline: str) -> str:
-    """Return one sentence, without a full stop, on runs that failed and what is left without."""
+    """Return one sentence, without a full stop, on runs that failed.
+
+    How often they do is compared apart from the scores of the others. Where the star is about the
+    others, the difference of all runs stands beside it, else that without the failed runs.
+    """
     found, rest = comparison.failures, comparison.without_failed
     assert found is not None
     assert rest is not None
     before, after = (f"{n} of {of}" for n, of in zip(found.failed, found.runs, strict=True))
+    test = f"Fisher {format_p(found.p)}"
+    if found.p_adjusted is not None:
+        test = f"Fisher {format_p(found.p_adjusted)}{_after_holm(comparison)}"
     said = [
         f"{after} runs failed (95 % CI {100 * found.low:.0f} … {100 * found.high:.0f} %),"
-        f" of {baseline} {before} (Fisher {format_p(found.p)})",
-        f"without them: {_without_failed(rest, measure)}",
+        f" of {baseline} {before} ({test})"
     ]
+    if comparison.of_learned:
+        said.append(f"with them: {_plainly(comparison, measure)}")
+    else:
+        said.append(f"without them: {_plainly(rest, measure)}")
     if found.trimmed is not None and found.p_trimmed is not None:
         by = signed(found.trimmed, measure, decimals(comparison, measure))
         said.append(f"trimmed means: {by}{_unit(measure)} ({format_p(found.p_trimmed)})")
     return "; ".join(said)
 
 
-def _without_failed(rest: Comparison, measure: Measure) -> str:
-    if rest.p is None:
+def _plainly(found: Comparison, measure: Measure) -> str:
+    if found.p is None:
         return "nothing can be tested"
-    digits = decimals(rest, measure)
-    by = f"{signed(rest.difference or 0.0, measure, digits)}{_unit(measure)}"
-    return f"{by} ({'no spread' if rest.low is None else _interval(rest, measure, digits)})"
+    digits = decimals(found, measure)
+    by = f"{signed(found.difference or 0.0, measure, digits)}{_unit(measure)}"
+    return f"{by} ({'no spread' if found.low is None else _interval(found, measure, digits)})"
 
 
 def describe_pairing(
@@ -128,13 +142,14 @@ def conclude(scores: StudyScores, comparisons: Mapping[tuple[str, str], Comparis
         )
     measures = {measure.name: measure for measure in scores.measures if measure.is_primary}
     primary = {key: one for key, one in comparisons.items() if key[1] in measures}
-    tested = {key: one for key, one in primary.items() if one.p is not None}
+    tested = {key: one for key, one in primary.items() if one.decided.p is not None}
     untested = len(primary) - len(tested)
     rest = f"; {untested} more cannot be tested" if untested else ""
     if not tested:
         return f"Nothing can be said yet: no comparison with {scores.baseline} can be tested."
     shown = [
-        f"{variant} is {_by(one, measures[name])} in {name}"
+        f"{variant} is {_by(one.decided, measures[name])} in {name}"
+        + " (runs that learned)" * one.of_learned
         for (variant, name), one in tested.items()
         if one.significant
     ]

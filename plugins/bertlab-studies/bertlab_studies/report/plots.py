@@ -184,6 +184,8 @@ def _number(scores: StudyScores, variant: str) -> int:
 
 
 def _interval(axes: Axes, row: int, found: Comparison, scale: int, style: dict[str, Any]) -> None:
+    face = style["color"] if found.significant else "none"
+    found = found.decided
     if found.difference is None:
         axes.annotate("not compared", (0, row), (4, 0), textcoords="offset points", va="center")
         return
@@ -192,7 +194,6 @@ def _interval(axes: Axes, row: int, found: Comparison, scale: int, style: dict[s
         axes.barh(row, 2 * reach, left=-reach, height=0.6, color=GRAY, alpha=0.3, linewidth=0)
     if found.low is not None and found.high is not None:
         axes.hlines(row, scale * found.low, scale * found.high, color=style["color"])
-    face = style["color"] if found.significant else "none"
     axes.plot(scale * found.difference, row, **style | {"linestyle": "", "mfc": face})
 
 

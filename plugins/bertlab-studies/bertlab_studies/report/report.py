@@ -22,6 +22,7 @@ from bertlab_studies.report.analysis import with_looks
 from bertlab_studies.report.axes import axis_tables
 from bertlab_studies.report.columns import (
     DEGENERATE,
+    LEARNED,
     LOWER,
     MIXED,
     NOTHING,
@@ -30,11 +31,14 @@ from bertlab_studies.report.columns import (
     columns_of,
 )
 from bertlab_studies.report.comparison import Comparison
+from bertlab_studies.report.conditions import conditions
+from bertlab_studies.report.controls import control_findings
 from bertlab_studies.report.crossed_seeds import crossed_tables
-from bertlab_studies.report.difference_table import DIFFERENCE, LEGEND, difference_rows
+from bertlab_studies.report.difference_table import DIFFERENCE, LEGEND, OF_LEARNED, difference_rows
 from bertlab_studies.report.group_report import group_tables
 from bertlab_studies.report.over_tasks import over_tasks_tables
 from bertlab_studies.report.repeats import seed_warnings
+from bertlab_studies.report.resolution import resolution_tables
 from bertlab_studies.report.row_noise import row_warnings
 from bertlab_studies.report.statistics import compare_pair, compare_study, summarize
 from bertlab_studies.report.steps import step_tables
@@ -84,8 +88,9 @@ class Report:
 
     @property
     def differences_legend(self) -> str:
-        """What the columns of the differences mean."""
-        return LEGEND
+        """What the columns of the differences mean, and their marks."""
+        marked = any(LEARNED in cell for row in self.differences.rows for cell in row)
+        return LEGEND + OF_LEARNED * marked
 
     def settings_of(self, study: StudyScores) -> Grid:
         """Return the settings and costs of a study's variants."""
@@ -103,8 +108,8 @@ class Report:
         """Return what is known of a study beside its comparisons with the baseline.
 
         That are the settings that were chosen by tuning, what each step adds to the variant that it
-        builds on, the effects of its axes, one figure over
-        all tasks, the shares of variance, and scores by group as heat maps show them.
+        builds on, the effects of its axes, one figure over all tasks, the shares of variance, what
+        each measure can see, and scores by group as heat maps show them.
         """
         return self._tables[id(study)]
 
@@ -118,6 +123,7 @@ class Report:
                 *axis_tables(study),
                 *over_tasks_tables(study),
                 *variance_tables(study),
+                *resolution_tables(study),
                 *crossed_tables(study),
                 *group_tables(study),
             ]
@@ -170,7 +176,8 @@ class Report:
         ``mean`` and ``deviation`` are over the ``n`` seeds with a value; ``difference``, its
         interval ``low`` … ``high``, ``p`` (after Holm), ``p_equivalent`` (where there is a margin)
         and ``significant`` are those of the comparison with the baseline. All are in the measure's
-        own units, shares in 0 … 1.
+        own units, shares in 0 … 1. Where runs failed, ``mean`` is of all runs, and the comparison
+        of those that learned.
         """
         return [
             _record(study, compared, variant, measure)
@@ -212,12 +219,13 @@ def report_of(*studies: StudyScores) -> Report:
     said = [(study.name, line) for study, found in both for line in _findings(study, found)]
     warned = [
         (study.name, line)
-        for study in studies
+        for study, found in both
         for line in (
             *study.remarks,
             *seed_warnings(study),
             *findings.warnings(study),
             *row_warnings(study),
+            *conditions(study, found),
         )
     ]
     return Report(
@@ -250,7 +258,8 @@ def _record(
 ) -> dict[str, Any]:
     """Return the figures of a variant in a measure."""
     found = summarize(study.cell(variant, measure).values.values())
-    against = compared.get((variant, measure.name))  # None for the baseline
+    one = compared.get((variant, measure.name))  # None for the baseline
+    against = None if one is None else one.decided
     return {
         "study": study.name,
         "variant": variant,
@@ -263,7 +272,7 @@ def _record(
         "high": None if against is None else against.high,
         "p": None if against is None else against.p_adjusted,
         "p_equivalent": None if against is None else against.p_equivalent,
-        "significant": None if against is None else against.significant,
+        "significant": None if one is None else one.significant,
     }
 
 
@@ -284,11 +293,14 @@ def _legend(
         yield f"Mean ± standard deviation over {seeds} seeds{crossed}{partial}."
     if any(study.finetune_seeds for study in studies):
         yield "Seeds are of pre-training; of fine-tunings, a seed's value is their mean."
-    if any(SHOWN in cell for cell in cells):
-        over = " and ".join(dict.fromkeys(_drawn_with_seeds(comparisons)))
-        yield f"{SHOWN} differs from the baseline (5 %, over {over}, after Holm)."
-    if any(DEGENERATE in cell for cell in cells):
-        yield f"{DEGENERATE} includes a degenerate run."
+    meanings = {
+        SHOWN: f"differs from the baseline (5 %, over {_drawn(comparisons)}, after Holm).",
+        LEARNED: "in the runs that learned; others failed, and are in the mean.",
+        DEGENERATE: "includes a degenerate run.",
+    }
+    for mark, meaning in meanings.items():
+        if any(mark in cell for cell in cells):
+            yield f"{mark} {meaning}"
     if any(variant.is_mixed for study in studies for variant in study.variants.values()):
         yield f"{MIXED} its runs are not of the same data (see the warnings)."
     if any(cell.startswith(NOTHING) for cell in cells):
@@ -304,11 +316,14 @@ def _legend(
         yield "Each study is compared with its own baseline; nothing is tested across studies."
 
 
-def _drawn_with_seeds(comparisons: Sequence[Comparisons]) -> Iterable[str]:
-    """Yield what stars are over: seeds, and what rows or clusters are in the tests."""
-    yield "seeds"
-    for found in comparisons:
-        yield from (units(one.cluster or "row") for one in found.values() if one.rows)
+def _drawn(comparisons: Sequence[Comparisons]) -> str:
+    """Return what stars are over: seeds, and what rows or clusters are in the tests."""
+    tested = [one.decided for found in comparisons for one in found.values() if one.family]
+    kinds = dict.fromkeys(units(one.cluster or "row") for one in tested if one.rows)
+    if not kinds:
+        return "seeds"
+    where = "" if all(one.rows for one in tested) else ", where they have scores,"
+    return f"seeds and{where} {' and '.join(kinds)}"
 
 
 def _findings(scores: StudyScores, compared: Comparisons) -> Iterable[str]:
@@ -318,11 +333,12 @@ def _findings(scores: StudyScores, compared: Comparisons) -> Iterable[str]:
         measure = measures[name]
         if measure.is_primary:
             yield f"{variant}, {name}: {findings.describe(found, measure)}."
-            if found.rows is not None:
-                yield f"{variant}, {name}: {findings.describe_rows(found, measure)}."
+            if found.decided.rows is not None:
+                yield f"{variant}, {name}: {findings.describe_rows(found.decided, measure)}."
             if found.failures is not None:
                 failures = findings.describe_failures(found, measure, scores.baseline)
                 yield f"{variant}, {name}: {failures}."
+    yield from control_findings(scores, compared)
     pairing = findings.describe_pairing(scores, compared)
     if pairing is not None:
         yield pairing

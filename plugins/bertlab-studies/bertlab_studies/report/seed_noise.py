@@ -5,15 +5,16 @@ What that makes of a difference, and of any weighted sum of means, is
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from bertlab_studies.report.contrast_noise import PRIOR, ContrastNoise
+from bertlab_studies.report.contrast_noise import PRIOR, ContrastNoise, prior_freedom
 
 PAIRING_LEVEL = 0.02  # of the test that seeds move all variants together
+_SURE = 0.85  # chance that a ratio of variances as others have it stays below the quantile
 ROUNDING = 1e-12  # spread below this share of the values is that of floating point
 
 Values = Mapping[int, float]  # of one measure, by seed
@@ -44,6 +45,20 @@ class SeedContrast:
 
 
 @dataclass(frozen=True)
+class EarlierNoise:
+    """What earlier studies of the same kind know of a measure's noise.
+
+    Attributes:
+        variance: of a run over seeds.
+        freedom: degrees of freedom that it counts for: those of the earlier studies, or less where
+            they are not quite of the same kind.
+    """
+
+    variance: float
+    freedom: float
+
+
+@dataclass(frozen=True)
 class SeedNoise:
     """The noise of one measure.
 
@@ -54,12 +69,17 @@ class SeedNoise:
         paired: variants are compared seed by seed, because they move together: the test of the
             correlation is significant at ``PAIRING_LEVEL``.
         variances: of a single run, by variant with two runs or more.
+        ratios: of a variant's variance to that of the others, as the study's other measures tell it
+            (:func:`noise_ratios`); None if there are no others.
+        earlier: what earlier studies know; None if nothing.
     """
 
     values: Mapping[str, Values]
     correlation: float | None = None
     paired: bool = False
     variances: Mapping[str, float] = field(default_factory=dict)
+    ratios: Mapping[str, float] | None = None
+    earlier: EarlierNoise | None = None
     _residual: float = 0.0  # mean square after variants' and seeds' means are taken out
     _residual_freedom: int = 0
 
@@ -103,13 +123,22 @@ class SeedNoise:
                 weights.get(name, 0.0) ** 2,
             ),
         )
-        # two variants know nothing of each other: Welch's test
-        prior = max(min(PRIOR, (len(names) - 2) * min(known.values())), 0)
-        return ContrastNoise(
+        prior = prior_freedom(len(names), min(known.values()), self.ratios is not None)
+        noise = ContrastNoise(
             tuple(self.variances[name] for name in names),
             tuple(known[name] for name in names),
             tuple(weights[name] ** 2 / (known[name] + 1) for name in names[: len(weights)]),
             prior,
+            ratios=tuple(self.ratios.get(name, 0.0) for name in names) if self.ratios else (),
+        )
+        if self.earlier is None or self.earlier.freedom <= 0:
+            return noise
+        return replace(  # as one more variant that is in no sum
+            noise,
+            variances=(*noise.variances, self.earlier.variance),
+            known=(*noise.known, self.earlier.freedom),
+            prior=min(PRIOR, prior + self.earlier.freedom / 2),
+            ratios=(*noise.ratios, 0.0) if noise.ratios else (),
         )
 
     def _paired(self, sides: NDArray[np.float64], weights: NDArray[np.float64]) -> SeedContrast:
@@ -139,16 +168,19 @@ def _of_both_sides(counts: NDArray[np.int64], weights: NDArray[np.float64]) -> t
     return int(counts[weights < 0].sum()), int(counts[weights > 0].sum())
 
 
-def seed_noise(values: Mapping[str, Values]) -> SeedNoise:
+def seed_noise(
+    values: Mapping[str, Values],
+    ratios: Mapping[str, float] | None = None,
+    earlier: EarlierNoise | None = None,
+) -> SeedNoise:
     """Estimate the noise of one measure.
 
     Args:
         values: by variant and seed; NaN and infinite ones are left out.
+        ratios: as :func:`noise_ratios` gives them for the measure; None of a measure on its own.
+        earlier: what earlier studies of the same kind know, which counts as another variant does.
     """
-    finite = {
-        variant: {seed: value for seed, value in by_seed.items() if np.isfinite(value)}
-        for variant, by_seed in values.items()
-    }
+    finite = _finite(values)
     several = {name: np.array(list(v.values())) for name, v in finite.items() if len(v) > 1}
     if not several:
         return SeedNoise(finite)
@@ -159,9 +191,62 @@ def seed_noise(values: Mapping[str, Values]) -> SeedNoise:
         correlation=correlation,
         paired=p is not None and p <= PAIRING_LEVEL,
         variances={name: _variance(each, scale) for name, each in several.items()},
+        ratios=ratios,
+        earlier=earlier,
         _residual=residual,
         _residual_freedom=freedom,
     )
+
+
+def noise_ratios(measures: Mapping[str, Mapping[str, Values]]) -> dict[str, dict[str, float]]:
+    """Return how much noisier than the others each variant is for sure, by what other measures say.
+
+    A recipe that is noisy is noisy in most measures. Three seeds of one measure cannot tell that,
+    those of several can: the ratio of a variant's variance to that of the others, the mean over
+    the other measures, is divided by the F quantile (``_SURE``) that it reaches by chance.
+
+    Args:
+        measures: values by variant and seed, by name of the measure.
+
+    Returns:
+        Ratios by variant with two runs or more in other measures, by name of the measure; empty if
+        there is one measure only.
+    """
+    if len(measures) < 2:
+        return {}
+    found = {name: _against_others(values) for name, values in measures.items()}
+    ratios: dict[str, dict[str, float]] = {}
+    for name, values in measures.items():
+        ratios[name] = {}
+        for variant in values:
+            others = [
+                each[variant] for key, each in found.items() if key != name and variant in each
+            ]
+            known, of_others = sum(each[1] for each in others), sum(each[2] for each in others)
+            if known:
+                mean = sum(each[0] * each[1] for each in others) / known
+                ratios[name][variant] = mean / float(special.fdtri(known, of_others, _SURE))
+    return ratios
+
+
+def _against_others(values: Mapping[str, Values]) -> dict[str, tuple[float, int, int]]:
+    """Return each variant's variance over that of the others, and the freedom of both."""
+    noise = seed_noise(values)
+    known = {name: len(noise.values[name]) - 1 for name in noise.variances}
+    squares = {name: known[name] * each for name, each in noise.variances.items()}
+    found = {}
+    for name, variance in noise.variances.items():
+        rest, of_others = sum(squares.values()) - squares[name], sum(known.values()) - known[name]
+        if of_others and rest > 0:
+            found[name] = variance / (rest / of_others), known[name], of_others
+    return found
+
+
+def _finite(values: Mapping[str, Values]) -> dict[str, Values]:
+    return {
+        variant: {seed: value for seed, value in by_seed.items() if np.isfinite(value)}
+        for variant, by_seed in values.items()
+    }
 
 
 def _unless_same(p: float, difference: float, values: ArrayLike) -> float:

@@ -10,7 +10,7 @@ Reference: Holm (1979), A simple sequentially rejective multiple test procedure.
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,13 +23,39 @@ from bertlab_studies.report.comparison import (
     effect_size,
     with_margin,
 )
-from bertlab_studies.report.failures import compare_failures, failed_runs, without
+from bertlab_studies.report.failed_runs import failed_runs
+from bertlab_studies.report.failures import compare_failures, is_established, without
 from bertlab_studies.report.multibootstrap import MultiBootstrap, multibootstrap
 from bertlab_studies.report.row_noise import RowNoise, clusters_of_cells, row_noise
-from bertlab_studies.report.seed_noise import ROUNDING, SeedNoise, Weights, seed_noise
+from bertlab_studies.report.seed_noise import (
+    ROUNDING,
+    EarlierNoise,
+    SeedNoise,
+    Weights,
+    noise_ratios,
+    seed_noise,
+)
 from bertlab_studies.study_scores import Cell, Measure, StudyScores
 
 DRAWS = 1000  # of the Multi-Bootstrap
+
+Earlier = Mapping[str, EarlierNoise]  # by name of the measure
+
+
+@dataclass(frozen=True)
+class Known:
+    """What all measures of a study tell of each.
+
+    Attributes:
+        failed: seeds that failed, by name of the measure and variant.
+        ratios: how much noisier than the others a variant is, by name of the primary measure and
+            variant, as the other primary measures tell it; empty if there is one only.
+        earlier: what earlier studies of the same kind know.
+    """
+
+    failed: Mapping[str, Mapping[str, set[int]]]
+    ratios: Mapping[str, Mapping[str, float]]
+    earlier: Earlier = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -160,7 +186,9 @@ def _kind(parts: Sequence[RowNoise]) -> str:
     return kinds.pop() if len(kinds) == 1 else "cluster" if kinds else ""
 
 
-def compare_study(scores: StudyScores, draws: int = DRAWS) -> dict[tuple[str, str], Comparison]:
+def compare_study(
+    scores: StudyScores, draws: int = DRAWS, earlier: Earlier | None = None
+) -> dict[tuple[str, str], Comparison]:
     """Compare every variant but the baseline with it, in every measure.
 
     Holm's correction is over all comparisons of primary measures that can be tested; it holds
@@ -169,6 +197,7 @@ def compare_study(scores: StudyScores, draws: int = DRAWS) -> dict[tuple[str, st
     Args:
         scores: what was found.
         draws: of the Multi-Bootstrap beside each comparison over rows; 0: none.
+        earlier: what earlier studies of the same kind know of the noise of measures.
 
     Returns:
         By (variant, name of the measure), in the order of the study.
@@ -177,8 +206,9 @@ def compare_study(scores: StudyScores, draws: int = DRAWS) -> dict[tuple[str, st
         DataError: predictions of a variant and of the baseline are of different rows.
     """
     others = [variant for variant in scores.variants if variant != scores.baseline]
+    known = known_of(scores, earlier)
     by_measure = {
-        measure.name: _compare_measure(scores, measure, draws, others)
+        measure.name: _compare_measure(scores, measure, draws, others, known)
         for measure in scores.measures
     }
     found = {
@@ -190,17 +220,28 @@ def compare_study(scores: StudyScores, draws: int = DRAWS) -> dict[tuple[str, st
         return {key: Comparison(one.runs, one.difference) for key, one in found.items()}
     primary = {measure.name for measure in scores.measures if measure.is_primary}
     described = {
-        key: replace(one, p_adjusted=None, family=0, margin=None, p_equivalent=None)
-        for key, one in found.items()
-        if key[1] not in primary or one.p is None
+        key: _described(one) for key, one in found.items() if key[1] not in primary or one.p is None
     }
     tested = [key for key in found if key not in described]
     found |= described | after_holm({key: found[key] for key in tested})
-    margins = [key for key in tested if found[key].p_equivalent is not None]
-    equivalent = holm([found[key].p_equivalent or 0.0 for key in margins])
+    margins = [key for key in tested if found[key].decided.p_equivalent is not None]
+    equivalent = holm([found[key].decided.p_equivalent or 0.0 for key in margins])
     for key, p in zip(margins, equivalent, strict=True):
-        found[key] = replace(found[key], p_equivalent=p)
+        found[key] = found[key].with_equivalent(p)
+    rates = holm([each.p if (each := found[key].failures) else 1.0 for key in tested])
+    for key, p in zip(tested, rates, strict=True):
+        failures = found[key].failures
+        if failures is not None:
+            found[key] = replace(found[key], failures=replace(failures, p_adjusted=p))
     return found
+
+
+def _described(one: Comparison) -> Comparison:
+    """Return a comparison that decides nothing."""
+    rest = None if one.without_failed is None else _described(one.without_failed)
+    return replace(
+        one, p_adjusted=None, family=0, margin=None, p_equivalent=None, without_failed=rest
+    )
 
 
 def compare_pair(scores: StudyScores, one: str, other: str) -> dict[str, Comparison]:
@@ -217,28 +258,46 @@ def compare_pair(scores: StudyScores, one: str, other: str) -> dict[str, Compari
     Raises:
         DataError: predictions of the two are of different rows.
     """
-    seen_from_one = replace(scores, baseline=one)
+    seen_from_one, known = replace(scores, baseline=one), known_of(scores)
     return {
-        measure.name: _compare_measure(seen_from_one, measure, DRAWS, [other])[other]
+        measure.name: _compare_measure(seen_from_one, measure, DRAWS, [other], known)[other]
         for measure in scores.measures
         if measure.is_primary
     }
 
 
+def known_of(scores: StudyScores, earlier: Earlier | None = None) -> Known:
+    """Return what all measures of a study tell of each; arguments as of :func:`compare_study`."""
+    failed = {measure.name: failed_runs(scores, measure) for measure in scores.measures}
+    learned = {
+        measure.name: {
+            variant: without(scores.cell(variant, measure), failed[measure.name][variant]).values
+            for variant in scores.variants
+        }
+        for measure in scores.measures
+        if measure.is_primary
+    }
+    return Known(failed, noise_ratios(learned), earlier or {})
+
+
 def _compare_measure(
-    scores: StudyScores, measure: Measure, draws: int, others: Iterable[str]
+    scores: StudyScores, measure: Measure, draws: int, others: Iterable[str], known: Known
 ) -> dict[str, Comparison]:
     """Return the comparisons of one measure by variant, none corrected for many."""
     wanted = {variant: {scores.baseline: -1, variant: 1} for variant in others}
-    failed = failed_runs(scores, measure)
+    failed = known.failed[measure.name]
     return {
         variant: replace(one, failures=compare_failures(failed, scores, measure, variant))
-        for variant, one in compare_contrasts(scores, measure, wanted, draws).items()
+        for variant, one in compare_contrasts(scores, measure, wanted, draws, known).items()
     }
 
 
 def compare_contrasts(
-    scores: StudyScores, measure: Measure, wanted: Mapping[str, Weights], draws: int = 0
+    scores: StudyScores,
+    measure: Measure,
+    wanted: Mapping[str, Weights],
+    draws: int = 0,
+    known: Known | None = None,
 ) -> dict[str, Comparison]:
     """Test weighted sums of variants' means in one measure, with and without failed runs.
 
@@ -247,6 +306,7 @@ def compare_contrasts(
         measure: of the study.
         wanted: weights by variant, as :func:`contrast` takes them, by name of the sum.
         draws: of the Multi-Bootstrap.
+        known: as :func:`known_of` gives it, which is called if it is None.
 
     Returns:
         By name of the sum, none corrected for many comparisons.
@@ -254,20 +314,35 @@ def compare_contrasts(
     Raises:
         DataError: predictions of variants are of different rows.
     """
+    known = known_of(scores) if known is None else known
+    failed = known.failed[measure.name]
     cells = {variant: scores.cell(variant, measure) for variant in scores.variants}
-    failed = failed_runs(scores, measure)
-    found = _contrasts(cells, wanted, measure, draws)
     hurt = {key: each for key, each in wanted.items() if any(failed[variant] for variant in each)}
+    whole = {key: each for key, each in wanted.items() if key not in hurt}
+    # a variant whose runs fail tells nothing of the noise of two that learn
     learned = {variant: without(cell, failed[variant]) for variant, cell in cells.items()}
-    for key, rest in _contrasts(learned, hurt, measure, draws=0).items():
-        found[key] = replace(found[key], without_failed=rest)
-    return found
+    found = _contrasts(learned, whole, measure, known, draws)
+    found |= _contrasts(cells, hurt, measure, known, draws)
+    for key, rest in _contrasts(learned, hurt, measure, known, draws=0).items():
+        established = is_established(failed, scores, measure, hurt[key])
+        found[key] = replace(found[key], without_failed=rest, of_learned=established)
+    return {key: found[key] for key in wanted}
 
 
 def _contrasts(
-    cells: Mapping[str, Cell], wanted: Mapping[str, Weights], measure: Measure, draws: int
+    cells: Mapping[str, Cell],
+    wanted: Mapping[str, Weights],
+    measure: Measure,
+    known: Known,
+    draws: int,
 ) -> dict[str, Comparison]:
-    noise = seed_noise({variant: cell.values for variant, cell in cells.items()})
+    if not wanted:
+        return {}
+    noise = seed_noise(
+        {variant: cell.values for variant, cell in cells.items()},
+        known.ratios.get(measure.name),
+        known.earlier.get(measure.name),
+    )
     found = {}
     for key, weights in wanted.items():
         try:

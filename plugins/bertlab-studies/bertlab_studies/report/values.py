@@ -11,11 +11,11 @@ from typing import Any
 
 from bertlab_pages.spreadsheets import spreadsheet_csv
 from bertlab_studies.report.comparison import Comparison
-from bertlab_studies.report.failures import failed_runs
+from bertlab_studies.report.failed_runs import failed_runs
 from bertlab_studies.report.report import Report
 from bertlab_studies.study_scores import Measure, StudyScores
 
-SCHEMA = 1  # raised when a key goes or gets another meaning; new keys do not raise it
+SCHEMA = 2  # raised when a key goes or gets another meaning; new keys do not raise it
 # of a comparison, in the order of report.json
 _COMPARED = (
     *("difference", "error", "freedom", "low", "high", "p", "p_adjusted", "significant"),
@@ -35,8 +35,8 @@ class RunValue:
         seed: of the run, or of the pre-training where seeds are nested.
         finetune_seed: None where seeds are not nested, and of metrics of pre-training.
         value: in the measure's own units, shares in 0 … 1; None if there is none, maybe yet.
-        failed: whether the report counts the seed as failed: degenerate, not finite, or far below
-            the other seeds of its variant. Fine-tunings of one pre-training fail together.
+        failed: whether the report counts the seed as failed: degenerate, not finite, or in the
+            lower of two groups that lie far apart. Fine-tunings of one pre-training fail together.
         degenerate: what is wrong with a run that learned nothing.
     """
 
@@ -120,10 +120,22 @@ def _study(study: StudyScores, compared: Mapping[tuple[str, str], Comparison]) -
                 "measure": measure,
                 "runs": found.runs,
                 **{name: getattr(found, name) for name in _COMPARED},
+                "of_learned": found.of_learned,
+                "learned": _learned(found),
             }
             for (variant, measure), found in compared.items()
         ],
     }
+
+
+def _learned(found: Comparison) -> dict[str, Any] | None:
+    """Return failures of both sides and the comparison without them; None if no run failed."""
+    failures, rest = found.failures, found.without_failed
+    if failures is None or rest is None:
+        return None
+    compared = {name: getattr(rest, name) for name in _COMPARED if name != "significant"}
+    rates = {"failed": failures.failed, "p_rates": failures.p_adjusted}
+    return {"runs": rest.runs, **compared, **rates}
 
 
 def _strict(value: object) -> object:

@@ -4,7 +4,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from bertlab.extend import yaml_inline
 from bertlab_pages.tables import Grid
-from bertlab_studies.report.columns import DEGENERATE, NOTHING, SHOWN, Column, columns_of, label_of
+from bertlab_studies.report.columns import (
+    DEGENERATE,
+    LEARNED,
+    NOTHING,
+    SHOWN,
+    Column,
+    columns_of,
+    label_of,
+)
 from bertlab_studies.report.comparison import Comparison
 from bertlab_studies.report.repeats import repeat_rows
 from bertlab_studies.report.statistics import summarize
@@ -36,6 +44,8 @@ def mean_rows(
 def _mean(cell: Cell, column: Column, seeds: int, compared: Comparison | None) -> str:
     found = summarize(cell.values.values())
     marks = SHOWN if compared is not None and compared.significant else ""
+    if marks and compared is not None and compared.of_learned:
+        marks += LEARNED
     if cell.degenerate:
         marks += DEGENERATE
     if found.mean is None:

@@ -310,3 +310,14 @@ def test_a_variant_builds_only_on_one_above_it(name: object) -> None:
     content = {"variants": {"muon": {}, "fast": {"builds_on": name}, "slow": {}}}
     with pytest.raises(StudyError, match=r"variants\.fast\.builds_on: found .*variant above"):
         read_variants(content, "s.yaml")
+
+
+def test_a_variant_may_be_the_control_of_another(tmp_path: Path) -> None:
+    variants = {"a": {}, "b": {"encoder.hidden_size": 64}}
+    control = {"control_of": "b", "trainer.max_steps": 12}
+    study = read_study(tmp_path, variants={**variants, "c": control})
+    assert [each.control_of for each in study.variants] == [None, None, "b"]
+    for of, words in (("x", "found 'x'"), ("c", "found 'c'"), ("a", "the baseline")):
+        wrong = {**variants, "c": {**control, "control_of": of}}
+        with pytest.raises(StudyError, match=words):
+            read_study(tmp_path, variants=wrong)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from bertlab_studies.errors import StudyError
 from bertlab_studies.report.analysis import ANALYSIS, LOOKS, with_looks
 from bertlab_studies.report.comparison import LEVEL
 from bertlab_studies.report.contrast_noise import draw_test
+from bertlab_studies.report.report import report_of
 from bertlab_studies.report.statistics import compare_study
 from bertlab_studies.study import Study
 from bertlab_studies.study import study as open_study
@@ -191,3 +193,46 @@ def test_the_false_alarms_that_are_told() -> None:
     alarms = np.abs(sums) / np.arange(1, 6) ** 0.5 > 1.959964
     rates = [100 * alarms[:, :looks].any(1).mean() for looks in range(2, 6)]
     assert rates == pytest.approx([8.3, 10.7, 12.6, 14.2], abs=0.5)
+
+
+def test_what_is_registered_has_a_date_and_changes_are_amendments(tmp_path: Path) -> None:
+    study = opened(tmp_path, **EVALUATE, looks=2)
+    assert study.freeze()
+    assert not study.freeze()  # nothing changed
+    path = study.study_dir / ANALYSIS
+    first = json.loads(path.read_text("utf-8"))
+    text = json.dumps(first["analysis"], sort_keys=True)
+    assert first["sha256"] == hashlib.sha256(text.encode()).hexdigest()
+    assert datetime.fromisoformat(first["date"]).tzinfo is not None
+    assert len(first["plan_sha256"]) == 64
+
+    evaluate = {"x": {"config": str(tmp_path / "task.yaml"), "margin": 0.01}}
+    changed = change(study, evaluate=evaluate)
+    assert changed.freeze("a margin was forgotten")
+    finish_new(changed)
+    content = json.loads(path.read_text("utf-8"))
+    assert content["analysis"] == first["analysis"]
+    assert [each["runs_done"] for each in content["amendments"]] == [0]
+    (line,) = warned(changed, "was amended on")
+    assert "before a run was done, as 'a margin was forgotten' says" in line
+    assert "measures.x accuracy.margin" in line
+    assert not warned(changed, "changed after data had been seen")
+    assert "on 20" in report_of(changed.scores()).studies[0].manifest["analysis"]
+
+
+def test_a_run_amends_what_was_registered(tmp_path: Path) -> None:
+    study = opened(tmp_path, **EVALUATE)
+    study.freeze()
+    finish_new(study)
+    more = with_seeds(study, 3)  # which looks did not plan
+    (line,) = warned(more, "was amended on")
+    assert "after 8 runs were done" in line
+    path = more.study_dir / ANALYSIS
+    content = json.loads(path.read_text("utf-8"))
+    content["amendments"][0]["analysis"]["level"] = 0.1
+    path.write_text(json.dumps(content), "utf-8")
+    assert warned(more, "(edited since)")
+    content["amendments"] = [3]
+    path.write_text(json.dumps(content), "utf-8")
+    with pytest.raises(StudyError, match="damaged"):
+        more.report()

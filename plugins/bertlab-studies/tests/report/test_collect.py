@@ -301,7 +301,7 @@ def test_a_held_out_loss_decides_where_all_variants_have_the_same_task(tmp_path:
     (loss, *_) = found.measures
     assert not loss.higher_is_better
     assert found.cell("high", loss).values == {1: 4.0}
-    assert found.why_described == ""
+    assert found.why_described == "mlm loss and nsp loss decide"
 
 
 def test_a_measure_that_a_study_names_decides_beside_its_evaluations(tmp_path: Path) -> None:
@@ -321,4 +321,5 @@ def test_a_report_says_why_a_loss_does_not_decide(tmp_path: Path) -> None:
     study = opened(tmp_path)
     finish(study, run_of(study, "both", BASE, 1), PRETRAINED)
     legend = report_of(collected(study)).legend
-    assert "not tested: mlm accuracy, nsp accuracy (not all variants have the same nsp)" in legend
+    why = "mlm loss decides; not all variants have the same nsp"
+    assert f"not tested: mlm accuracy, nsp accuracy ({why})" in legend

@@ -9,12 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from bertlab_studies.report.failures import (
-    FailureComparison,
-    compare_failures,
-    failed_runs,
-    without,
-)
+from bertlab_studies.report.failed_runs import failed_runs
+from bertlab_studies.report.failures import FailureComparison, compare_failures, without
 from bertlab_studies.report.statistics import compare_study
 from bertlab_studies.study_scores import Cell, Measure, StudyScores, VariantScores
 
@@ -188,8 +184,101 @@ def test_a_difference_with_another_sign_does_not_count():
     good = np.array([0.70, 0.71, 0.69, 0.70, 0.72, 0.70, 0.71, 0.69])
     scores = study(good, good + 0.1)
     cell_of(scores, "b").degenerate = {0: "one class for every row"}
-    found = compare_study(scores)["b", MEASURE.name]
+    found = replace(compare_study(scores)["b", MEASURE.name], of_learned=False)
     assert found.significant
     turned = replace(found.without_failed, difference=-0.1)
     assert not replace(found, without_failed=turned).significant
     assert not replace(found, without_failed=replace(turned, p_adjusted=None)).significant
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.3, 0.5, 0.7])
+@pytest.mark.parametrize("variants", [2, 6])
+@pytest.mark.parametrize("failing", ["all", "one"])
+def test_failed_runs_are_found_whatever_their_share(rate: float, variants: int, failing: str):
+    rng = np.random.default_rng(5)
+    missed = lost = runs = 0
+    for _ in range(25):
+        fell = rng.random((variants, 10)) < rate
+        if failing == "one":
+            fell[1:] = False
+        values = normal(rng, variants, 10) - 0.1 * fell * rng.choice([1.2, 3.0])
+        called = failed_runs(study(*values), MEASURE)
+        found = np.array([[seed in called[name] for seed in range(10)] for name in called])
+        missed, lost, runs = (
+            missed + (fell & ~found).sum(),
+            lost + (found & ~fell).sum(),
+            runs + fell.sum(),
+        )
+    assert missed <= 0.15 * runs
+    assert lost == 0
+
+
+def test_a_single_good_run_is_one_if_others_are_there():
+    good = normal(np.random.default_rng(6), 3, 5)
+    fell = np.array([0.70, 0.50, 0.51, 0.49, 0.50])
+    assert failed_runs(study(fell, *good), MEASURE)["a"] == {1, 2, 3, 4}
+    lucky = np.array([0.90, 0.70, 0.71, 0.69, 0.70])  # above all others: no group
+    assert not any(failed_runs(study(lucky, *good), MEASURE).values())
+
+
+def test_a_variant_whose_runs_all_failed_is_told_from_a_worse_one():
+    rng = np.random.default_rng(7)
+    values = normal(rng, 4, 3)
+    values[1:3, 0] -= 0.2
+    values[3] -= 0.2
+    found = failed_runs(study(*values), MEASURE)
+    assert found == {"a": set(), "b": {0}, "c": {0}, "d": {0, 1, 2}}
+    assert not compare_study(study(*values))["d", MEASURE.name].significant
+    # one failure among 27 others: three of three are no bad luck
+    values = normal(rng, 4, 9)
+    values[1, 0] -= 0.2
+    values[3] -= 0.2
+    assert failed_runs(study(*values), MEASURE) == {"a": set(), "b": {0}, "c": set(), "d": set()}
+    assert compare_study(study(*values))["d", MEASURE.name].significant
+
+
+def test_a_star_is_about_the_runs_that_learned_if_half_of_them_fail():
+    rng = np.random.default_rng(8)
+    base, other = normal(rng, 2, 10)
+    other[:5] -= 0.2
+    found = comparison(base, other)
+    assert found.of_learned
+    assert found.p_adjusted < 0.05  # the means over all runs differ
+    assert not found.significant
+    assert found.failures.p_adjusted == found.failures.p < 0.05
+    better = comparison(base, other + 0.04)
+    assert better.significant
+    assert better.decided.difference > 0 > better.difference
+    assert better.with_equivalent(0.01).equivalent
+
+
+def test_a_variant_that_fails_tells_nothing_of_the_noise_of_others():
+    values = normal(np.random.default_rng(11), 4, 10)
+    expected = compare_study(study(*values))["d", MEASURE.name].p
+    values[1, :3] -= 3
+    found = compare_study(study(*values))["d", MEASURE.name].p
+    assert found == pytest.approx(expected, rel=0.2)
+
+
+def test_rates_are_corrected_over_all_comparisons():
+    rng = np.random.default_rng(9)
+    values = normal(rng, 3, 10)
+    values[1, :6] -= 0.2
+    found = compare_study(study(*values))
+    assert found["b", MEASURE.name].failures.p_adjusted == 2 * found["b", MEASURE.name].failures.p
+    assert found["c", MEASURE.name].failures is None
+
+
+def false_and_found(rate: float, effect: float, studies: int) -> float:
+    """Return the share with a star of two variants that both fail; the second may be better."""
+    rng, stars = np.random.default_rng(10), 0
+    for _ in range(studies):
+        values = normal(rng, 2, 10) - 0.1 * (rng.random((2, 10)) < rate)
+        values[1] += effect
+        stars += comparison(*values).significant
+    return stars / studies
+
+
+def test_failures_everywhere_cost_little_power_and_no_false_star():
+    assert false_and_found(0.5, 0.0, 150) <= 0.06
+    assert false_and_found(0.1, 0.022, 100) > 0.5  # Welch's test of all runs: 0.35

@@ -86,6 +86,27 @@ def test_difference_that_failed_runs_make():
     )
 
 
+def test_difference_of_the_runs_that_learned():
+    rest = comparison(difference=0.02, low=0.011, high=0.029, p=0.01, p_adjusted=0.02, family=2)
+    failures = FailureComparison((0, 5), (10, 10), 0.237, 0.763, 0.033, p_adjusted=0.066)
+    found = comparison(without_failed=rest, failures=failures, of_learned=True, family=2)
+    assert describe(found, ACCURACY) == (
+        "of the runs that learned: higher by 2.0 points (95 % CI +1.1 … +2.9 points,"
+        " p 0.020 after Holm)"
+    )
+    assert describe_failures(found, ACCURACY, "mlm") == (
+        "5 of 10 runs failed (95 % CI 24 … 76 %), of mlm 0 of 10 (Fisher p 0.066 after Holm);"
+        " with them: +0.1 points (95 % CI −0.6 … +0.9 points)"
+    )
+    nothing = replace(found, without_failed=of_two({1: 0.5}, {1: 0.6}))
+    assert describe(nothing, ACCURACY) == "of the runs that learned: cannot be tested: 1 seed"
+    study = StudyScores("s", "mlm", [*FIVE], [ACCURACY], {"mlm": VariantScores()})
+    assert conclude(study, {("ltr", ACCURACY.name): found}) == (
+        "The one comparison with mlm shows a difference: ltr is higher by 2.0 points in "
+        "mrpc accuracy (runs that learned)."
+    )
+
+
 def test_as_good_as_the_baseline():
     found = comparison(margin=0.01, p_equivalent=0.012)
     assert describe(found, ACCURACY) == (

@@ -92,14 +92,22 @@ def test_headings_name_unit_and_direction(study: StudyScores) -> None:
 def test_marks_are_explained_where_they_are(study: StudyScores) -> None:
     report = report_of(study)
     assert only(report, "mlm+nsp")[0] == "mlm+nsp (baseline)"
-    assert only(report, "ltr")[1].endswith("*†")  # planted: 8 points lower
+    assert only(report, "ltr")[1].endswith("*¶†")  # planted: 8 points lower
     assert only(report, "mlm")[2].endswith(" (n=4)")
-    for explained in ("* differs", "† includes a degenerate", "n where fewer", "↓ lower"):
+    for explained in (
+        "* differs",
+        "¶ in the runs that learned",
+        "† includes a degenerate",
+        "n where fewer",
+        "↓ lower",
+    ):
         assert explained in report.legend
     assert "–" not in report.legend
     plain = report_of(made_up_study(names=("a", "b")))
     assert "†" not in plain.legend
     assert "n where" not in plain.legend
+    assert "¶ of the runs that learned" in report.differences_legend
+    assert "¶" not in plain.legend + plain.differences_legend
 
 
 def test_a_variant_without_values_has_dashes(study: StudyScores) -> None:
@@ -166,6 +174,18 @@ def test_failed_runs_have_a_sentence(study: StudyScores) -> None:
         for line in report.findings
     )
     assert not any("failed" in line for line in report_of(made_up_study()).findings)
+
+
+def test_a_legend_names_rows_only_where_stars_are_over_rows(study: StudyScores) -> None:
+    assert "(5 %, over seeds, after Holm)" in report_of(study).legend
+    rng = np.random.default_rng(0)
+    for variant in study.variants.values():
+        scored = {seed: rng.integers(0, 2, 200).astype(np.float64) for seed in study.seeds}
+        variant.cells["qnli accuracy"].examples = scored
+    over = "(5 %, over seeds and, where they have scores, rows, after Holm)"
+    assert over in report_of(study).legend
+    study.measures = study.measures[:1]
+    assert "(5 %, over seeds and rows, after Holm)" in report_of(study).legend
 
 
 def test_records_hold_the_figures_of_every_variant_and_measure(study: StudyScores) -> None:
@@ -268,7 +288,7 @@ def test_markdown_shows_names_as_they_are(name: str, value: str) -> None:
 def test_markdown_has_everything(study: StudyScores) -> None:
     text = markdown(report_of(study))
     cells = rendered_cells(text)
-    for expected in ("mlm+nsp (baseline)", "mlm loss ↓", "−8.0*", "model.encoder.causal"):
+    for expected in ("mlm+nsp (baseline)", "mlm loss ↓", "−8.2*¶", "model.encoder.causal"):
         assert expected in cells
     assert "\n    bertlab study run configs/studies/nsp.yaml\n" in text
     assert [line for line in text.splitlines() if line.startswith("## ")] == [
@@ -276,6 +296,7 @@ def test_markdown_has_everything(study: StudyScores) -> None:
         "## Findings",
         "## Warnings",
         "## Over all tasks",
+        "## What each measure can see",
         "## Variants of nsp",
         "## To repeat nsp",
     ]
@@ -319,8 +340,8 @@ def test_latex_has_a_row_for_each_variant(study: StudyScores) -> None:
     text = latex(report_of(study))
     assert r"80.99 $\pm$ 0.51{*} & 87.92 $\pm$ 0.62 (n=4) & 2.293 $\pm$ 0.018 \\" in text
     assert r"& accuracy, \% & f1, \% & loss $\downarrow$ \\" in text
-    # variants, differences, over all tasks; findings and warnings
-    for environment, count in (("table", 3), ("tabular", 3), ("itemize", 2)):
+    # variants, differences, over all tasks, what measures see; findings and warnings
+    for environment, count in (("table", 4), ("tabular", 4), ("itemize", 2)):
         begun = text.count(f"\\begin{{{environment}}}")
         assert begun == text.count(f"\\end{{{environment}}}") == count
 

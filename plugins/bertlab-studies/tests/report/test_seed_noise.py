@@ -1,6 +1,7 @@
 """Noise over seeds against scipy, a published table and plain loops; simulated error and power."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from bertlab_studies.report.seed_noise import SeedContrast, SeedNoise, seed_noise
+from bertlab_studies.report.seed_noise import (
+    EarlierNoise,
+    SeedContrast,
+    SeedNoise,
+    noise_ratios,
+    seed_noise,
+)
 from bertlab_studies.report.statistics import holm
 
 # Shrout and Fleiss (1979), table 2: six targets (here seeds) by four judges (here variants)
@@ -42,16 +49,22 @@ def by_hand(values, one: str, other: str) -> tuple[float, float, float]:
     own = {name: np.var(v, ddof=1) for name, v in several.items()}
     total = sum(len(v) - 1 for v in several.values())
     pooled = sum((len(v) - 1) * own[name] for name, v in several.items()) / total
-    prior = min(2, (len(several) - 2) * (min(map(len, several.values())) - 1))
+    prior = min(2, (len(several) - 2) * (min(map(len, several.values())) - 1) * 0.375)
     variance = below = 0.0
+    of_own = {}
     for name in (one, other):
         n = len(several[name])
         moderated = ((n - 1) * own[name] + prior * pooled) / (n - 1 + prior)
         part = max(own[name], moderated) / n
         variance += part
-        below += part**2 / (n - 1 + prior * min(1, pooled / own[name]))
+        of_own[n] = n - 1 + prior * min(1, pooled / own[name])
+        below += part**2 / of_own[n]
     difference = np.mean(several[other]) - np.mean(several[one])
-    return float(difference), variance, min(variance**2 / below, total)
+    freedom, few, many = min(variance**2 / below, total), min(of_own), max(of_own)
+    if few < many:
+        share = min(1, 1.5 * (1 - few / many) / (few - 1))
+        freedom = min(freedom, of_own[few] ** share * freedom ** (1 - share))
+    return float(difference), variance, freedom
 
 
 @settings(deadline=None)
@@ -62,6 +75,9 @@ def test_two_variants_are_welchs_test(pair):
     scipys = stats.ttest_ind(pair[1], pair[0], equal_var=False)
     assert found.runs == (len(pair[0]), len(pair[1]))
     assert found.value / math.sqrt(found.variance) == pytest.approx(scipys.statistic)
+    if found.runs[0] != found.runs[1]:  # few against many know less
+        assert min(found.runs) - 1 - 1e-9 <= found.freedom <= scipys.df + 1e-9
+        return
     assert found.freedom == pytest.approx(scipys.df)
     assert p_of(found) == pytest.approx(scipys.pvalue)
     interval = stats.t.interval(0.95, found.freedom, found.value, math.sqrt(found.variance))
@@ -101,12 +117,12 @@ def test_any_variants_are_the_formula(variants):
 
 
 @pytest.mark.parametrize(
-    ("variants", "n", "freedom"), [(6, 3, 8), (3, 3, 6), (3, 2, 3), (4, 5, 12)]
+    ("variants", "n", "freedom"), [(6, 3, 8), (3, 3, 5.5), (3, 2, 2.75), (4, 2, 3.5), (4, 5, 12)]
 )
-def test_equally_noisy_variants_know_more_together(variants: int, n: int, freedom: int):
+def test_equally_noisy_variants_know_more_together(variants: int, n: int, freedom: float):
     values = apart(*(np.arange(n) + 10 * place for place in range(variants)))
     found = seed_noise(values).contrast({"a": -1, "b": 1})
-    # each has n - 1 degrees of freedom and two of the others; all together variants * (n - 1)
+    # each has n - 1 degrees of freedom and up to two of the others; no more than all together
     assert found.freedom == pytest.approx(freedom)
     assert found.variance == pytest.approx(2 * np.var(np.arange(n), ddof=1) / n)
     assert found.value == pytest.approx(10)
@@ -115,14 +131,57 @@ def test_equally_noisy_variants_know_more_together(variants: int, n: int, freedo
 def test_a_noisy_variant_keeps_its_noise_and_quiet_ones_get_some():
     noise = seed_noise(apart([1, 2, 3], [1, 2, 3], [1, 2, 3], [10, 40, 70]))
     pooled = (3 * 1 + 900) / 4
-    moderated = (2 * 1 + 2 * pooled) / 4
+    moderated = (2 * 1 + 1.5 * pooled) / 3.5
     quiet, mixed = noise.contrast({"a": -1, "b": 1}), noise.contrast({"a": -1, "d": 1})
     assert quiet.variance == pytest.approx(2 * moderated / 3)
-    assert quiet.freedom == 4 + 4
+    assert quiet.freedom == 3.5 + 3.5
     assert mixed.variance == pytest.approx((moderated + 900) / 3)
     # what the others know is lent less to a variant that is not like them
-    below = moderated**2 / 4 + 900**2 / (2 + 2 * pooled / 900)
+    below = moderated**2 / 3.5 + 900**2 / (2 + 1.5 * pooled / 900)
     assert mixed.freedom == pytest.approx((moderated + 900) ** 2 / below)
+
+
+def test_earlier_studies_count_as_another_variant_does():
+    three, again = [1.0, 2.0, 4.0], [3.0, 1.0, 2.0]
+    alone = seed_noise(apart(three, again)).contrast({"a": -1, "b": 1})
+    earlier = EarlierNoise(variance=6.0, freedom=12)
+    found = seed_noise(apart(three, again), earlier=earlier).contrast({"a": -1, "b": 1})
+    own = [np.var(each, ddof=1) for each in (three, again)]
+    pooled = (2 * sum(own) + 12 * 6) / 16
+    assert found.variance == pytest.approx(sum((2 * each + 2 * pooled) / 4 for each in own) / 3)
+    assert found.freedom > alone.freedom
+    nothing = seed_noise(apart(three, again), earlier=replace(earlier, freedom=0))
+    assert nothing.contrast({"a": -1, "b": 1}) == alone
+
+
+def several_measures(noisy: float, tasks: int) -> dict[str, dict[str, dict[int, float]]]:
+    rng = np.random.default_rng(0)
+    return {
+        str(task): apart(noisy * rng.normal(size=3), *rng.normal(size=(5, 3)))
+        for task in range(tasks)
+    }
+
+
+def test_ratios_are_of_the_other_measures():
+    measures = several_measures(5.0, 3)
+    own = {
+        name: [np.var(list(v.values()), ddof=1) for v in each.values()]
+        for name, each in measures.items()
+    }
+    ratios = [own[name][0] / np.mean(own[name][1:]) for name in "12"]
+    expected = np.mean(ratios) / stats.f.ppf(0.85, 4, 20)
+    found = noise_ratios(measures)
+    assert found["0"]["a"] == pytest.approx(expected)
+    assert found["0"]["a"] > 2 > max(ratio for name, ratio in found["0"].items() if name != "a")
+    assert noise_ratios({"0": measures["0"]}) == {}
+    assert noise_ratios({"0": {"a": {}}, "1": {"a": {}}}) == {"0": {}, "1": {}}
+
+
+def test_a_variant_that_is_noisy_elsewhere_is_taken_to_be_noisy():
+    values = apart([1, 2, 3], [1, 2, 3], [1, 2, 3], [1, 2, 3])
+    found = seed_noise(values, {"a": 9.0, "b": 0.5}).contrast({"a": -1, "b": 1})
+    assert found.variance == pytest.approx(((2 * 1 + 2 * 9) / 4 + 1) / 3)
+    assert seed_noise(values, {}).contrast({"a": -1, "b": 1}).variance == pytest.approx(2 / 3)
 
 
 def test_values_that_are_not_finite_are_left_out():
@@ -314,3 +373,33 @@ def test_three_seeds_see_an_effect_of_four_deviations():
     draws = rng.normal(size=(500, 6, 3))
     draws[:, 5] += 4
     assert np.mean([holm(p)[4] <= 0.05 for p in p_values(draws)]) > 0.7
+
+
+def share_of_false_alarms(draws: np.ndarray) -> float:
+    """Return it of ``(studies, measures, variants, seeds)``, NaN for no run."""
+    alarms = 0
+    for each in draws:
+        measures = {
+            str(task): {str(v): dict(enumerate(row)) for v, row in enumerate(values.tolist())}
+            for task, values in enumerate(each)
+        }
+        ratios = noise_ratios(measures)
+        noises = [seed_noise(values, ratios.get(name)) for name, values in measures.items()]
+        found = [
+            noise.contrast({"0": -1, v: 1}) for noise in noises for v in list(noise.values)[1:]
+        ]
+        alarms += min(holm([p_of(one) for one in found])) <= 0.05
+    return alarms / len(draws)
+
+
+def test_a_baseline_that_is_noisy_in_all_measures_finds_nothing():
+    draws = np.random.default_rng(4).normal(size=(150, 4, 5, 3))
+    draws[:, :, 0] *= 5
+    assert share_of_false_alarms(draws) <= 0.05
+
+
+@pytest.mark.parametrize("few", [2, 3])
+def test_few_runs_against_ten_find_nothing(few: int):
+    draws = np.random.default_rng(few).normal(size=(600, 1, 2, 10))
+    draws[:, :, 0, few:] = np.nan
+    assert share_of_false_alarms(draws) <= 0.055

@@ -106,13 +106,18 @@ def test_json_has_the_comparisons(study: StudyScores) -> None:
     (compared,) = report_of(study).comparisons
     content = read_json(study)
     (found,) = content["studies"]
-    assert (content["schema"], found["analysis_sha256"]) == (1, "ab" * 32)
+    assert (content["schema"], found["analysis_sha256"]) == (2, "ab" * 32)
     assert len(found["comparisons"]) == len(compared) == 6
     for each in found["comparisons"]:
         one = compared[each["variant"], each["measure"]]
         names = ("difference", "low", "high", "p", "p_adjusted", "detectable", "significant")
         assert [each[name] for name in names] == [getattr(one, name) for name in names]
         assert (each["runs"], each["rows"]) == ([*one.runs], None)
+        assert each["of_learned"] == (one.decided is not one)
+        assert (each["learned"] is None) == (one.failures is None)
+        if one.failures is not None:
+            assert each["learned"]["difference"] == one.without_failed.difference
+            assert each["learned"]["failed"] == [*one.failures.failed]
     assert [each["significant"] for each in found["comparisons"]] == [
         one.significant for one in compared.values()
     ]

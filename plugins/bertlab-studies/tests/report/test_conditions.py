@@ -1,0 +1,67 @@
+"""Kinds of study that a report names: unstable variants, few runs against many, few seeds."""
+
+import numpy as np
+import pytest
+
+from bertlab_studies.report.conditions import conditions
+from bertlab_studies.report.statistics import compare_study
+from bertlab_studies.study_scores import Cell, Measure, StudyScores, VariantScores
+
+MEASURE = Measure("rte", "accuracy")
+
+
+def said(*variants: np.ndarray) -> list[str]:
+    """Return what is said of a study of variants a, b, c, …"""
+    found = {
+        name: VariantScores({MEASURE.name: Cell(dict(enumerate(map(float, values))))})
+        for name, values in zip("abcdefgh", variants, strict=False)
+    }
+    scores = StudyScores("s", "a", list(range(max(map(len, variants)))), [MEASURE], found)
+    return conditions(scores, compare_study(scores, draws=0))
+
+
+def normal(variants: int, runs: int) -> np.ndarray:
+    return 0.7 + 0.01 * np.random.default_rng(runs).normal(size=(variants, runs))
+
+
+def test_an_ordinary_study_has_no_conditions():
+    values = normal(3, 10)
+    assert said(*values) == []
+    values[2] += 0.1
+    assert said(*values) == []
+
+
+def test_an_unstable_variant_is_called_so():
+    values = normal(3, 10)
+    values[2, :5] -= 0.3
+    [line] = said(*values)
+    assert line.startswith("c, rte accuracy: unstable: 5 of 10 runs failed")
+    assert "a star is about the runs that learned" in line
+    values[2, :4] += 0.3  # one of ten may happen to any
+    assert said(*values) == []
+    values = normal(3, 5)
+    values[2, :2] -= 0.3
+    [line] = said(*values)
+    assert "2 of 5 runs failed" in line
+    assert "a star needs the difference with and without these runs" in line
+
+
+def test_few_runs_against_many_name_what_more_would_show():
+    values = [*normal(2, 10)]
+    [line] = said(values[0], values[1][:2])
+    assert line.startswith("b, rte accuracy: 2 runs against 10: tested almost as if both sides")
+    shown = [float(part.split()[0]) for part in line.split("have shown ")[1:]]
+    more = float(line.split("10 runs of each ")[1].split()[0])
+    assert shown[0] > 3 * more
+    assert said(values[0], values[1][:7]) == []
+
+
+@pytest.mark.parametrize(
+    ("variants", "words"), [(2, "skewed"), (3, "two groups"), (5, "two groups")]
+)
+def test_what_few_seeds_cannot_check_is_named_beside_a_star(variants: int, words: str):
+    values = normal(variants, 3)
+    assert said(*values) == []
+    values[-1] += 0.2
+    [line] = said(*values)
+    assert words in line
