@@ -324,9 +324,8 @@ class BertlabCLI(LightningCLI):
             print_table(title, rows)
         size, parts = self.datamodule.sequences_per_step(), self.trainer.accumulate_grad_batches
         step = f"{in_words(size)} sequences a step{f' in {parts} parts' if parts > 1 else ''}"
-        model = f"{self.directory}: {self.parameters:,} parameters"
-        begins = f", goes on from step {start}" if start else ""
-        say(f"{model}, {step}, seed {self.resolved.seed}{begins}")
+        run = f"{self.directory} goes on from step {start}" if start else str(self.directory)
+        say(f"{run}: {self.parameters:,} parameters, {step}, seed {self.resolved.seed}")
 
     def _is_saved(self) -> bool:
         """Return whether there is a checkpoint to go on from."""
@@ -396,10 +395,9 @@ class BertlabCLI(LightningCLI):
 
     def _how_to_go_on(self) -> str:
         """Return how to resume, for the message about a lost process or disk."""
-        if not self.fits:
-            return ""
-        resumes = f"; {how_to_resume(self.whole)}"
-        return resumes if self._is_saved() else " before the first checkpoint"
+        if self.fits and self._is_saved():
+            return f"; {how_to_resume(self.whole)}"
+        return " before the first checkpoint" if self.fits else ""
 
 
 def open_command(command: str, request: Request, whole: Path | None = None) -> BertlabCLI:
@@ -420,11 +418,11 @@ def open_command(command: str, request: Request, whole: Path | None = None) -> B
     starts_warm = checkpoint is None and (request.init_from or request.init_optimizer)
     warm = read_warm_start(request) if starts_warm else None  # a checkpoint has all in it
     if checkpoint is not None and not request.files:
-        assert checkpoint.path is not None
+        path = checkpoint.path
+        assert path is not None
         left_out = [key for key in checkpoint.left_out if not request.is_argument(key)]
-        check_users_own(left_out, checkpoint.path, command)
-        name = str(checkpoint.path)
-        request = read_request(request.argv, checkpoint.config, name, checkpoint.path)
+        check_users_own(left_out, path, command)
+        request = read_request(request.argv, checkpoint.config, str(path), path)
     start = warm if checkpoint is None else checkpoint
     if start is not None and request.init_from is not None:
         request.take_sizes(start.encoder_config)
