@@ -5,7 +5,7 @@ the measure. Signs are those of the measure; words say which is the better end w
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from bertlab_evaluations.clusters import counted, units
 from bertlab_studies.report.comparison import LEVEL, Comparison
@@ -105,6 +105,30 @@ def _plainly(found: Comparison, measure: Measure) -> str:
     digits = decimals(found, measure)
     by = f"{signed(found.difference or 0.0, measure, digits)}{_unit(measure)}"
     return f"{by} ({'no spread' if found.low is None else _interval(found, measure, digits)})"
+
+
+def describe_earlier(
+    scores: StudyScores, comparisons: Mapping[tuple[str, str], Comparison]
+) -> Iterator[str]:
+    """Yield a sentence on each measure that decides, if a study uses the noise of earlier ones."""
+    paired = {name for (_, name), one in comparisons.items() if one.decided.paired}
+    for measure in scores.measures if scores.earlier_file else ():
+        if not measure.is_primary:
+            continue
+        known = scores.earlier.get(measure.name)
+        if known is None:
+            yield f"{measure.name}: {scores.earlier_file} has no earlier study of this kind."
+            continue
+        scale, unit = (100, " points") if measure.is_share else (1, "")
+        used = "counts as one more variant does"
+        if measure.name in paired:
+            used = "is not used: variants are compared seed by seed"
+        yield (
+            f"{measure.name}: the noise of {known.studies} earlier "
+            f"{'study' if known.studies == 1 else 'studies'} in {scores.earlier_file} {used}: "
+            f"deviation {scale * known.variance**0.5:.3g}{unit} (variance {known.variance:.3g}, "
+            f"{known.freedom:g} degrees of freedom)."
+        )
 
 
 def describe_pairing(
