@@ -12,6 +12,10 @@ from bertlab_studies.report.comparison import LEVEL, Comparison
 from bertlab_studies.report.multibootstrap import MultiBootstrap
 from bertlab_studies.study_scores import Measure, StudyScores
 
+NOISIER = (
+    " If this study is twice as noisy as they were, about 7 % of such studies have a star by chance, "
+    "not 5 %; if half as noisy, it shows less than on its own."
+)
 FEW_SEEDS = 3  # up to here the deviation itself is hardly known
 
 
@@ -120,14 +124,14 @@ def describe_earlier(
             yield f"{measure.name}: {scores.earlier_file} has no earlier study of this kind."
             continue
         scale, unit = (100, " points") if measure.is_share else (1, "")
-        used = "counts as one more variant does"
+        used, ending = "counts as one more variant does", NOISIER
         if measure.name in paired:
-            used = "is not used: variants are compared seed by seed"
+            used, ending = "is not used: variants are compared seed by seed", ""
         yield (
             f"{measure.name}: the noise of {known.studies} earlier "
             f"{'study' if known.studies == 1 else 'studies'} in {scores.earlier_file} {used}: "
             f"deviation {scale * known.variance**0.5:.3g}{unit} (variance {known.variance:.3g}, "
-            f"{known.freedom:g} degrees of freedom)."
+            f"{known.freedom:g} degrees of freedom).{ending}"
         )
 
 

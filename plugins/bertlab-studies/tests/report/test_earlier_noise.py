@@ -1,4 +1,4 @@
-"""The record of earlier studies' noise: what is written, what a study takes, what it does to tests."""
+"""The record of earlier studies' noise: what is written, taken, and tested by it."""
 
 import json
 from collections.abc import Callable
