@@ -253,7 +253,7 @@ class Study:
         if wrong:
             raise StudyError(f"--record: {self.study_dir}: {wrong}; expected a whole study")
         added = record_entries(file, entries)
-        say(f"{file}: {added} lines added of the noise over seeds of {len(entries)} kinds of run")
+        say(f"{file}: noise over seeds of {len(entries)} kind(s) of run, {added} new")
         for each in entries:
             say(f"  variance {each.variance:.3g}, {each.freedom} degrees of freedom: {each.kind}")
 

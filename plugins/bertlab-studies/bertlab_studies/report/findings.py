@@ -13,8 +13,8 @@ from bertlab_studies.report.multibootstrap import MultiBootstrap
 from bertlab_studies.study_scores import Measure, StudyScores
 
 NOISIER = (
-    " If this study is twice as noisy as they were, about 7 % of such studies have a star by chance, "
-    "not 5 %; if half as noisy, it shows less than on its own."
+    " If this study is twice as noisy as they were, about 7 % of such studies have a star by "
+    "chance, not 5 %; if half as noisy, it shows less than on its own."
 )
 FEW_SEEDS = 3  # up to here the deviation itself is hardly known
 

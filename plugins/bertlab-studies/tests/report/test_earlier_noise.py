@@ -160,7 +160,9 @@ def test_design_takes_the_deviation_of_a_record(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     record = tmp_path / "noise.jsonl"
-    finished(tmp_path / "a").report(record=record)
+    recorded = finished(tmp_path / "a").study_dir
+    assert main(["report", str(recorded), "--record", str(record)]) == 0
+    assert "noise over seeds of 1 kind(s) of run, 1 new" in capsys.readouterr().out
     (entry,) = read_record(record)
     capsys.readouterr()
     new = opened(tmp_path / "b", seeds=[11, 12], **EVALUATE)
