@@ -27,6 +27,8 @@ are kept. `nested`: each pre-training is fine-tuned five times, and half the var
 `two humps N`: half of all runs are N deviations lower, in every variant. `baseline noisy 5`: five
 times the deviation. `2 against 10`, `10 against 2`, …: runs of the baseline, and of the others;
 `, few noisy`: those of which there are few are three times as noisy.
+`earlier same`, `half`, `twice`, `of 12` or `100`: the study takes a variance from a record of
+earlier ones with so many degrees of freedom, whose deviation is the same, half or twice its own.
 `fails RATE by N` and `one fails RATE by N`: that share of the runs of all variants, or of the
 second one, is N deviations lower. These lines are a table of their own (``--failures``), since what
 a star is about depends on what is found:
@@ -61,6 +63,7 @@ from bertlab_evaluations.clusters import Clusters
 from bertlab_studies.report.comparison import LEVEL
 from bertlab_studies.report.failed_runs import failed_runs
 from bertlab_studies.report.row_noise import row_warnings
+from bertlab_studies.report.seed_noise import EarlierNoise
 from bertlab_studies.report.statistics import compare_study, holm
 from bertlab_studies.study_scores import Cell, Measure, StudyScores, VariantScores
 
@@ -75,6 +78,7 @@ DESIGNS = ((2, 1), (6, 2), (8, 4))  # variants, tasks
 FAILING = (0.1, 0.3, 0.5, 0.7)  # shares of the runs
 DEPTHS = (3, 6, 10, 30)  # deviations
 MORE_DESIGNS = ((3, 1), (3, 2), (6, 1), (6, 2))
+EARLIER_DESIGNS = ((2, 1), (3, 1), (6, 2))
 SEEDS = (3, 5, 10, 25)
 ROWS = (100, 277, 1000, 5000)
 UNNAMED = ", unnamed"
@@ -159,6 +163,8 @@ def lines() -> Iterator[Line]:
         yield Line(noise, 8, 9, 3)
     for noise, (variants, tasks) in product(UNEQUAL, ((2, 1), (6, 1))):
         yield Line(noise, variants, tasks, 10)
+    for noise, (variants, tasks), seeds in product(EARLIER, EARLIER_DESIGNS, SEEDS[:2]):
+        yield Line(noise, variants, tasks, seeds)
     for rows in ROWS:
         for seeds in (3, 10) if rows > 1000 else SEEDS:
             yield Line("rows", 2, 1, seeds, rows)
@@ -271,6 +277,10 @@ def make_study(line: Line, planted: float, rng: np.random.Generator) -> StudySco
     found = {name: VariantScores() for name in names}
     study = StudyScores("simulated", "0", list(range(line.seeds)), measures, found)
     for measure in measures:
+        if line.noise in EARLIER:
+            times, freedom = EARLIER[line.noise]
+            drawn = (times * DEVIATION) ** 2 * rng.chisquare(freedom) / freedom
+            study.earlier[measure.name] = EarlierNoise(drawn, freedom)
         effects = np.zeros(line.variants)
         effects[-1] = planted if measure is measures[-1] else 0.0
         if line.rows:
@@ -425,6 +435,12 @@ GROUPS: dict[str, tuple[int, int, float]] = {
     "few uneven": (240, 12, 0.6),
 }
 
+# deviation of earlier studies in that of this one, and their degrees of freedom
+EARLIER = {
+    f"earlier {name} of {freedom}": (times, freedom)
+    for name, times in (("same", 1.0), ("half", 0.5), ("twice", 2.0))
+    for freedom in (12, 100)
+}
 HUMPS: dict[str, Noise] = {f"two humps {depth}": _humps(depth) for depth in (3, 6, 10)}
 NOISY_BASELINES: dict[str, Noise] = {
     f"baseline noisy {times}": _noisy(0, _normal, times) for times in (3, 5)
@@ -458,7 +474,7 @@ NOISES: dict[str, Noise] = {
 
 
 # lines of designs of their own
-_MORE = NOISY_BASELINES | HUMPS
+_MORE = NOISY_BASELINES | HUMPS | dict.fromkeys(EARLIER, _normal)
 _MORE |= {
     name: _normal if few is None else _noisy(few, _normal) for name, (*_, few) in UNEQUAL.items()
 }

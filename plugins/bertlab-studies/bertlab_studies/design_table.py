@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bertlab import CommandError, nearest
@@ -21,6 +22,12 @@ from bertlab_studies.report.design import (
     pilot_deviations,
     rows_needed,
     seeds_needed,
+)
+from bertlab_studies.report.earlier_noise import (
+    as_noise,
+    earlier_noise,
+    kinds_of,
+    read_record,
 )
 from bertlab_studies.study_scores import Measure, StudyScores
 from bertlab_studies.tables import Table
@@ -42,12 +49,14 @@ class GivenDeviations:
         finetune_deviation: over fine-tunings of one pre-training.
         row_deviation: over rows, of the difference of two variants.
         rows: of the test set; also of a pilot, where another number is planned.
+        earlier: record of earlier studies, which tells the first.
     """
 
     deviation: float | None = None
     finetune_deviation: float | None = None
     row_deviation: float | None = None
     rows: int | None = None
+    earlier: Path | None = None
 
 
 def design_tables(
@@ -76,7 +85,10 @@ def design_tables(
     deciding = [each for each in measures if each.is_primary]
     if not deciding:
         raise StudyError("study design: no measure decides; expected evaluate, or decide")
-    if pilot is None:
+    own = as_noise(study.analysis().get("earlier_noise", {}).get("measures", {}))
+    if given.earlier is not None:
+        noise = _of_record(given, study, _choose(deciding, measure))
+    elif pilot is None:
         one = _choose(deciding, measure)[0]
         noise = [(measure or "all measures", one, _as_deviations(given, one))]
     else:
@@ -90,7 +102,13 @@ def design_tables(
             name,
             each,
             deviations,
-            Question(effect / _scale(each), variants, (variants - 1) * len(deciding), looks),
+            Question(
+                effect / _scale(each),
+                variants,
+                (variants - 1) * len(deciding),
+                looks,
+                own[each.name].freedom if each.name in own else 0.0,
+            ),
             costs,
             _repeats(study, each, deviations),
         )
@@ -135,19 +153,29 @@ def _check(given: GivenDeviations, has_pilot: bool, effect: float) -> None:
     if given.rows is not None and given.rows < 2:
         raise CommandError(f"--rows: found {given.rows}, expected 2 or more")
     named = [f"--{name}" for name, value in deviations.items() if value is not None]
-    if has_pilot and named:
-        raise CommandError(f"study design: found --pilot and {named[0]}, expected one of them")
+    _refuse_two_sources(given, has_pilot, named)
     if has_pilot:
         return
-    if given.deviation is None:
+    if given.deviation is None and given.earlier is None:
         raise CommandError(
-            "study design: found no deviations, expected --pilot DIR (a study that was run) or "
-            "--deviation NUMBER"
+            "study design: found no deviations, expected --pilot DIR (a study that was run), "
+            "--earlier FILE (a record of studies) or --deviation NUMBER"
         )
     if (given.row_deviation is None) != (given.rows is None):
         raise CommandError(
             "study design: found one of --row_deviation and --rows, expected both, or --pilot"
         )
+
+
+def _refuse_two_sources(given: GivenDeviations, has_pilot: bool, named: Sequence[str]) -> None:
+    """Raise CommandError if two options tell the same deviation."""
+    record = given.earlier is not None
+    source = "--pilot" if has_pilot else "--earlier"
+    others = [*(["--earlier"] if has_pilot and record else ()), *named]
+    if record and not has_pilot:
+        others = [each for each in named if each != "--row_deviation"]
+    if (has_pilot or record) and others:
+        raise CommandError(f"study design: found {source} and {others[0]}, expected one of them")
 
 
 def _choose(measures: Sequence[Measure], name: str | None) -> list[Measure]:
@@ -174,6 +202,38 @@ def _as_deviations(given: GivenDeviations, measure: Measure) -> Deviations:
     )
     assert over_seeds is not None, "_check() refuses what has none"
     return Deviations(over_seeds, repeats, row, given.rows)
+
+
+def _of_record(
+    given: GivenDeviations, study: "Study", measures: Sequence[Measure]
+) -> list[tuple[str, Measure, Deviations]]:
+    """Return the deviations over seeds of earlier studies of the same kind."""
+    assert given.earlier is not None, "the caller asks"
+    if study.config.finetune_seeds is not None:
+        raise StudyError("study design: --earlier knows no nested seeds; expected --pilot")
+    entries = read_record(given.earlier)
+    found = as_noise(earlier_noise(entries, study.config, study.planned, measures))
+    missing = [each.name for each in measures if each.name not in found]
+    if missing:
+        kind = kinds_of(study.config, study.planned, measures)[missing[0]]
+        asked = "; ".join(kind.values()) if kind else "variants are of several kinds"
+        raise StudyError(
+            f"{given.earlier}: {missing[0]}: no earlier study of this kind ({asked}); expected "
+            "--pilot or --deviation"
+        )
+    return [
+        (
+            each.name,
+            each,
+            Deviations(
+                found[each.name].variance ** 0.5,
+                row=None if given.row_deviation is None else given.row_deviation / _scale(each),
+                rows=given.rows,
+                freedom=(round(found[each.name].freedom), 0),
+            ),
+        )
+        for each in measures
+    ]
 
 
 def _of_pilot(found: StudyScores, measure: Measure, pilot: "Study", rows: int | None) -> Deviations:
@@ -295,6 +355,11 @@ def _basis(
         f"Deviations: {', '.join(parts)}. Test: 5 % after Holm over {question.comparisons} "
         f"comparison{'s' * (question.comparisons > 1)}{looks}, not paired."
     ]
+    if question.earlier:
+        lines.append(
+            f"Earlier studies, {question.earlier:g} degrees of freedom, count as one more variant "
+            "does, as noisy as this study."
+        )
     if deviations.row is None:
         lines.append("Rows are left out: their part is not known.")
     if not nested and costs.each[0] and deviations.finetuning is None:

@@ -19,6 +19,7 @@ from bertlab.extend import (
     check_nothing_leads_out,
     check_processes,
     manifest,
+    say,
     without_secrets,
 )
 from bertlab_studies.design_table import shown_by_plan
@@ -44,6 +45,8 @@ from bertlab_studies.plan.study_file import StudyConfig, make_study, with_absolu
 from bertlab_studies.plan.trials import deciding_rows
 from bertlab_studies.report import analysis, sameness
 from bertlab_studies.report.collect import collect
+from bertlab_studies.report.earlier_noise import record as record_entries
+from bertlab_studies.report.earlier_noise import spread_of
 from bertlab_studies.report.render import write_report
 from bertlab_studies.report.report import Report, report_of
 from bertlab_studies.reuse import find_reusable
@@ -208,25 +211,51 @@ class Study:
         environment = {} if threads is None else {"OMP_NUM_THREADS": str(threads)}
         return execute(planned, self.study_dir, environment=environment)
 
-    def report(self, write: bool = True, accept_mixture: bool = False) -> Report:
+    def report(
+        self,
+        write: bool = True,
+        accept_mixture: bool = False,
+        record: str | Path | None = None,
+    ) -> Report:
         """Return what the runs that are done have found.
 
         Args:
             write: also write the report's files, to ``report`` in the study's directory.
             accept_mixture: mark the tables where runs are not of the same data.
+            record: file that the noise over seeds is added to, for later studies
+                (``earlier_noise``).
 
         Raises:
             MixtureError: if runs are not of the same data, unless that is accepted.
             OutputError: if a file cannot be written.
+            StudyError: if the noise cannot be recorded: runs are missing, or the file is no record.
         """
         warn_of_others(self.study_dir, self.planned)
-        found = report_of(self.scores(accept_mixture))
+        scores = self.scores(accept_mixture)
+        if record is not None:
+            self._record(scores, Path(record))
+        found = report_of(scores)
         if not write:
             return found
         check_nothing_leads_out(self.study_dir)
         files = tuple(write_report(found, self.study_dir / REPORT))
         analysis.record_look(self.study_dir, self.planned, self.analysis())
         return replace(found, files=files)
+
+    def _record(self, scores: StudyScores, file: Path) -> None:
+        """Add the noise of a study to a record, and say what it is."""
+        missing = sum(not is_done(run.directory(self.study_dir)) for run in self.runs)
+        mixed = [name for name, each in scores.variants.items() if each.is_mixed]
+        wrong = f"{missing} of {len(self.runs)} runs are not done" if missing else ""
+        wrong = f"runs of {', '.join(mixed)} are not of the same data" if mixed else wrong
+        entries = spread_of(scores, self.config, self.planned)
+        wrong = wrong or ("" if entries else "no measure that decides varies over seeds")
+        if wrong:
+            raise StudyError(f"--record: {self.study_dir}: {wrong}; expected a whole study")
+        added = record_entries(file, entries)
+        say(f"{file}: noise over seeds of {len(entries)} kind(s) of run, {added} new")
+        for each in entries:
+            say(f"  variance {each.variance:.3g}, {each.freedom} degrees of freedom: {each.kind}")
 
     def scores(self, accept_mixture: bool = False) -> StudyScores:
         """Return the values that the report is made of, and what is needed to repeat them.
@@ -322,7 +351,9 @@ class Study:
 
     def analysis(self) -> dict[str, Any]:
         """Return what is tested and how; ``analysis.json`` holds it from the first run on."""
-        return analysis.planned_analysis(self.config, self.planned, self.content.get("looks"))
+        return analysis.planned_analysis(
+            self.config, self.planned, self.content.get("looks"), self.study_dir
+        )
 
     def _repr_html_(self) -> str:
         """Return the variants: what they differ in, or once runs are done, what they reached."""

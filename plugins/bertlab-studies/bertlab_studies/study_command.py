@@ -204,6 +204,7 @@ def plan(study: Study, reuse: str | list[str] | None = None) -> int:
 def design(
     study: Study,
     pilot: str | None = None,
+    earlier: str | None = None,
     deviation: float | None = None,
     finetune_deviation: float | None = None,
     row_deviation: float | None = None,
@@ -218,6 +219,7 @@ def design(
     Args:
         study: that is designed.
         pilot: directory of an earlier study, or of this one: its deviations are taken.
+        earlier: record of earlier studies (study report --record), in place of --deviation.
         deviation: over seeds of pre-training, without --pilot; 0.3 to 1.5 points are usual, and
             more on few rows. With --finetune_deviation it is what is left when fine-tunings are
             averaged away, else that of single results.
@@ -233,9 +235,10 @@ def design(
     from bertlab_studies.study import study as open_study  # noqa: PLC0415
 
     with _reading_only([] if pilot is None else [pilot]):
-        earlier = None if pilot is None else open_study(pilot)
-    given = GivenDeviations(deviation, finetune_deviation, row_deviation, rows)
-    for table in design_tables(study, earlier, given, effect, measure):
+        run = None if pilot is None else open_study(pilot)
+    record = None if earlier is None else Path(earlier)
+    given = GivenDeviations(deviation, finetune_deviation, row_deviation, rows, record)
+    for table in design_tables(study, run, given, effect, measure):
         table.print()
     return 0
 
@@ -264,14 +267,16 @@ def status(study: Study) -> int:
     return 0
 
 
-def report(study: Study, accept_mixture: bool = False) -> int:
+def report(study: Study, accept_mixture: bool = False, record: str | None = None) -> int:
     """Print and write the table, findings and plots of what is done.
 
     Args:
         study: that was run.
         accept_mixture: mark every table where runs are not of the same data.
+        record: file that the noise over seeds of a whole study is added to, for the earlier_noise
+            of later ones.
     """
-    _print(study.report(accept_mixture=accept_mixture))
+    _print(study.report(accept_mixture=accept_mixture, record=record))
     return 0
 
 

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from bertlab_evaluations.clusters import Clusters
+    from bertlab_studies.report.seed_noise import EarlierNoise
 
 
 @dataclass(frozen=True)
@@ -205,6 +206,8 @@ class StudyScores:
             number that ``seeds`` has. All else has the same seed in all runs.
         tuning: what the trials have found, of a study that is tuned.
         analysis_sha256: of the analysis as it was written down; empty if none was.
+        earlier: what earlier studies of the same kind know of the noise of a measure, by its name.
+        earlier_file: the record that tells it; empty if the study names none.
     """
 
     name: str
@@ -223,6 +226,8 @@ class StudyScores:
     factors: dict[int, dict[str, int]] = field(default_factory=dict)
     tuning: TuningScores | None = None
     analysis_sha256: str = ""
+    earlier: "dict[str, EarlierNoise]" = field(default_factory=dict)
+    earlier_file: str = ""
 
     @property
     def is_crossed(self) -> bool:

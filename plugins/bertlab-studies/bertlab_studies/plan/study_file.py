@@ -38,6 +38,7 @@ KEYS = (
     "baseline",
     "decide",
     "looks",
+    "earlier_noise",
     "tune",
     ADDED_SEEDS,
 )
@@ -95,6 +96,7 @@ class StudyConfig:
         factors: parts of a run whose seeds vary, where the others stay the same; ``seeds`` are the
             numbers of their combinations then.
         tune: how the settings of each variant are chosen before; None: they are fixed.
+        earlier_noise: record of earlier studies' noise; None if the study does not use it.
     """
 
     name: str
@@ -109,6 +111,7 @@ class StudyConfig:
     margins: dict[str, float] = field(default_factory=dict)
     factors: tuple[SeedFactor, ...] = ()
     tune: Tuning | None = None
+    earlier_noise: Path | None = None
 
     @property
     def is_crossed(self) -> bool:
@@ -196,7 +199,16 @@ def make_study(content: Config, where: str, folder: Path) -> StudyConfig:
             {variant.name: variant.overrides for variant in variants},
             seeds,
         ),
+        earlier_noise=_record(content.get("earlier_noise"), where, folder),
     )
+
+
+def _record(given: object, where: str, folder: Path) -> Path | None:
+    """Return the record of earlier noise, which need not be there once the analysis is frozen."""
+    if given is None:
+        return None
+    name = text(given, f"{where}: earlier_noise", "a file of `bertlab study report --record FILE`")
+    return (folder / name).resolve()
 
 
 def _seeds(
@@ -221,6 +233,8 @@ def with_absolute_paths(content: Config, study: StudyConfig) -> Config:
     """Return the content of a study file as it can be read from another folder."""
     evaluate = content.get("evaluate") or {}
     found: Config = {**content, "name": study.name, "base": str(study.base.resolve())}
+    if study.earlier_noise is not None:
+        found["earlier_noise"] = str(study.earlier_noise)
     if evaluate:
         found["evaluate"] = {
             evaluation.name: fields

@@ -9,7 +9,7 @@ registers the analysis with a date; later changes are dated amendments, and show
 import hashlib
 import json
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,7 +31,14 @@ from bertlab_studies.plan.study_file import StudyConfig
 from bertlab_studies.plan.trials import TRIALS, check_rows
 from bertlab_studies.report.collect import measures_of
 from bertlab_studies.report.comparison import LEVEL, Comparison
-from bertlab_studies.study_scores import StudyScores
+from bertlab_studies.report.earlier_noise import (
+    as_noise,
+    earlier_noise,
+    frozen_noise,
+    kinds_of,
+    read_record,
+)
+from bertlab_studies.study_scores import Measure, StudyScores
 
 VERSION = 2  # of the tests: raised when the same values would give other decisions
 ANALYSIS, LOOKS = "analysis.json", "looks.json"  # in the directory of a study
@@ -47,16 +54,20 @@ Kind = TypeVar("Kind", dict[str, Any], list[object])
 Comparisons = Mapping[tuple[str, str], Comparison]
 
 
-def planned_analysis(study: StudyConfig, plan: Plan, looks: object) -> Analysis:
+def planned_analysis(
+    study: StudyConfig, plan: Plan, looks: object, study_dir: Path | None = None
+) -> Analysis:
     """Return what is tested and how, which does not depend on what runs have left.
 
     Args:
         study: what is asked.
         plan: its runs.
         looks: planned number, as the study file has it; None if it says nothing.
+        study_dir: directory of the study: noise of earlier studies is what was frozen there.
 
     Raises:
-        StudyError: if that is no number above 0, or a metric cannot decide.
+        StudyError: if that is no number above 0, a metric cannot decide, or the record of earlier
+            noise is none.
     """
     # type(): to isinstance(), True is an int
     if looks is not None and (type(looks) is not int or looks < 1):
@@ -70,6 +81,7 @@ def planned_analysis(study: StudyConfig, plan: Plan, looks: object) -> Analysis:
     factors = {each.name: list(each.seeds) for each in study.factors}
     controls = {each.name: each.control_of for each in study.variants if each.control_of}
     check_rows(study, [each.name for each in measures])
+    earlier = {} if study.earlier_noise is None else _earlier(study, plan, measures, study_dir)
     return {
         "version": VERSION,
         "variants": [variant.name for variant in study.variants],
@@ -89,7 +101,24 @@ def planned_analysis(study: StudyConfig, plan: Plan, looks: object) -> Analysis:
         "looks": looks,
         **({} if study.tune is None else {"tune": study.tune.plain()}),
         **({"controls": controls} if controls else {}),
+        **({"earlier_noise": earlier} if earlier else {}),
     }
+
+
+def _earlier(
+    study: StudyConfig, plan: Plan, measures: Sequence[Measure], study_dir: Path | None
+) -> Analysis:
+    """Return what a study takes of the record that it names: once frozen, what it was then."""
+    assert study.earlier_noise is not None, "the caller asks"
+    file = study.earlier_noise
+    if study_dir is not None:
+        content = _read(study_dir / ANALYSIS, {})
+        frozen = _latest(content)["analysis"].get("earlier_noise") if content else None
+        kept = frozen_noise(frozen, file, kinds_of(study, plan, measures))
+        if kept is not None:
+            return {"file": str(file), "measures": kept}
+    taken = earlier_noise(read_record(file), study, plan, measures)
+    return {"file": str(file), "measures": taken}
 
 
 def freeze(study_dir: Path, analysis: Analysis, plan: Plan) -> None:
@@ -206,7 +235,7 @@ def add_analysis(scores: StudyScores, study_dir: Path, now: Analysis) -> None:
     """Add to what was found: the hash of the frozen analysis, what changed, and which look it is.
 
     Args:
-        scores: that get it: ``manifest``, ``analysis_sha256``, ``remarks`` and ``looks``.
+        scores: that get it: ``manifest``, ``analysis_sha256``, ``remarks``, ``looks``, ``earlier``.
         study_dir: directory of the study.
         now: the present analysis.
 
@@ -214,6 +243,9 @@ def add_analysis(scores: StudyScores, study_dir: Path, now: Analysis) -> None:
         StudyError: if a file in the directory is damaged.
     """
     scores.looks = now["looks"] or 1
+    if "earlier_noise" in now:
+        scores.earlier = as_noise(now["earlier_noise"]["measures"])
+        scores.earlier_file = now["earlier_noise"]["file"]
     scores.remarks += _look_remarks(_look(study_dir, now), now["looks"])
     frozen = _read(study_dir / ANALYSIS, {})
     if not frozen:

@@ -47,6 +47,11 @@ def prior_freedom(variants: int, known: int, several: bool) -> float:
     return max(min(PRIOR, (variants - 2) * known * (0.75 if several else 0.375)), 0.0)
 
 
+def with_earlier(prior: float, freedom: float) -> float:
+    """Return the same where earlier studies know as much as one more variant would."""
+    return min(PRIOR, prior + freedom / 2)
+
+
 def satterthwaite(parts: FloatArray, freedoms: FloatArray) -> FloatArray:
     """Return ``(…)`` the degrees of freedom of a sum of variances.
 

@@ -17,6 +17,7 @@ from bertlab_studies.report.contrast_noise import (
     DrawnTest,
     draw_test,
     prior_freedom,
+    with_earlier,
 )
 from bertlab_studies.report.statistics import compare_study, summarize
 from bertlab_studies.report.variance_shares import variance_shares
@@ -81,12 +82,14 @@ class Question:
         variants: of the study, the baseline among them.
         comparisons: that Holm's correction is over.
         looks: planned number of looks at the data.
+        earlier: degrees of freedom that the test takes from earlier studies; 0: none.
     """
 
     effect: float
     variants: int
     comparisons: int
     looks: int = 1
+    earlier: float = 0.0
 
     @property
     def level(self) -> float:
@@ -129,11 +132,13 @@ def evaluate_design(
 def _test(deviations: Deviations, question: Question, seeds: int, finetunings: int) -> DrawnTest:
     """Return the test of one comparison, for variants that are equally noisy and not paired."""
     known, variants, over_rows = seeds - 1, question.variants, deviations.over_rows()
+    earlier = (question.earlier,) if question.earlier else ()  # as noisy as this study
+    prior = prior_freedom(variants, known, question.comparisons >= variants)
     noise = ContrastNoise(
-        variances=(deviations.over_seeds(finetunings),) * variants,
-        known=(known,) * variants,
+        variances=(deviations.over_seeds(finetunings),) * (variants + len(earlier)),
+        known=(known,) * variants + earlier,
         shares=(1 / seeds,) * 2,
-        prior=prior_freedom(variants, known, question.comparisons >= variants),
+        prior=with_earlier(prior, question.earlier),
         rows=((over_rows, deviations.clusters - 1),) if over_rows else (),
     )
     return draw_test(noise, question.level)

@@ -5,13 +5,17 @@ the measure. Signs are those of the measure; words say which is the better end w
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from bertlab_evaluations.clusters import counted, units
 from bertlab_studies.report.comparison import LEVEL, Comparison
 from bertlab_studies.report.multibootstrap import MultiBootstrap
 from bertlab_studies.study_scores import Measure, StudyScores
 
+NOISIER = (
+    " If this study is twice as noisy as they were, about 7 % of such studies have a star by "
+    "chance, not 5 %; if half as noisy, it shows less than on its own."
+)
 FEW_SEEDS = 3  # up to here the deviation itself is hardly known
 
 
@@ -105,6 +109,30 @@ def _plainly(found: Comparison, measure: Measure) -> str:
     digits = decimals(found, measure)
     by = f"{signed(found.difference or 0.0, measure, digits)}{_unit(measure)}"
     return f"{by} ({'no spread' if found.low is None else _interval(found, measure, digits)})"
+
+
+def describe_earlier(
+    scores: StudyScores, comparisons: Mapping[tuple[str, str], Comparison]
+) -> Iterator[str]:
+    """Yield a sentence on each measure that decides, if a study uses the noise of earlier ones."""
+    paired = {name for (_, name), one in comparisons.items() if one.decided.paired}
+    for measure in scores.measures if scores.earlier_file else ():
+        if not measure.is_primary:
+            continue
+        known = scores.earlier.get(measure.name)
+        if known is None:
+            yield f"{measure.name}: {scores.earlier_file} has no earlier study of this kind."
+            continue
+        scale, unit = (100, " points") if measure.is_share else (1, "")
+        used, ending = "counts as one more variant does", NOISIER
+        if measure.name in paired:
+            used, ending = "is not used: variants are compared seed by seed", ""
+        yield (
+            f"{measure.name}: the noise of {known.studies} earlier "
+            f"{'study' if known.studies == 1 else 'studies'} in {scores.earlier_file} {used}: "
+            f"deviation {scale * known.variance**0.5:.3g}{unit} (variance {known.variance:.3g}, "
+            f"{known.freedom:g} degrees of freedom).{ending}"
+        )
 
 
 def describe_pairing(

@@ -339,6 +339,7 @@ def _findings(scores: StudyScores, compared: Comparisons) -> Iterable[str]:
                 failures = findings.describe_failures(found, measure, scores.baseline)
                 yield f"{variant}, {name}: {failures}."
     yield from control_findings(scores, compared)
+    yield from findings.describe_earlier(scores, compared)
     pairing = findings.describe_pairing(scores, compared)
     if pairing is not None:
         yield pairing

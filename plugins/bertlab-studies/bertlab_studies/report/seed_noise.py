@@ -11,7 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from bertlab_studies.report.contrast_noise import PRIOR, ContrastNoise, prior_freedom
+from bertlab_studies.report.contrast_noise import (
+    PRIOR,
+    ContrastNoise,
+    prior_freedom,
+    with_earlier,
+)
 
 PAIRING_LEVEL = 0.02  # of the test that seeds move all variants together
 _SURE = 0.85  # chance that a ratio of variances as others have it stays below the quantile
@@ -52,10 +57,12 @@ class EarlierNoise:
         variance: of a run over seeds.
         freedom: degrees of freedom that it counts for: those of the earlier studies, or less where
             they are not quite of the same kind.
+        studies: how many they are.
     """
 
     variance: float
     freedom: float
+    studies: int = 1
 
 
 @dataclass(frozen=True)
@@ -137,7 +144,7 @@ class SeedNoise:
             noise,
             variances=(*noise.variances, self.earlier.variance),
             known=(*noise.known, self.earlier.freedom),
-            prior=min(PRIOR, prior + self.earlier.freedom / 2),
+            prior=with_earlier(prior, self.earlier.freedom),
             ratios=(*noise.ratios, 0.0) if noise.ratios else (),
         )
 

@@ -39,8 +39,6 @@ from bertlab_studies.study_scores import Cell, Measure, StudyScores
 
 DRAWS = 1000  # of the Multi-Bootstrap
 
-Earlier = Mapping[str, EarlierNoise]  # by name of the measure
-
 
 @dataclass(frozen=True)
 class Known:
@@ -50,12 +48,12 @@ class Known:
         failed: seeds that failed, by name of the measure and variant.
         ratios: how much noisier than the others a variant is, by name of the primary measure and
             variant, as the other primary measures tell it; empty if there is one only.
-        earlier: what earlier studies of the same kind know.
+        earlier: what earlier studies of the same kind know, by name of the measure.
     """
 
     failed: Mapping[str, Mapping[str, set[int]]]
     ratios: Mapping[str, Mapping[str, float]]
-    earlier: Earlier = field(default_factory=dict)
+    earlier: Mapping[str, EarlierNoise] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -186,9 +184,7 @@ def _kind(parts: Sequence[RowNoise]) -> str:
     return kinds.pop() if len(kinds) == 1 else "cluster" if kinds else ""
 
 
-def compare_study(
-    scores: StudyScores, draws: int = DRAWS, earlier: Earlier | None = None
-) -> dict[tuple[str, str], Comparison]:
+def compare_study(scores: StudyScores, draws: int = DRAWS) -> dict[tuple[str, str], Comparison]:
     """Compare every variant but the baseline with it, in every measure.
 
     Holm's correction is over all comparisons of primary measures that can be tested; it holds
@@ -197,7 +193,6 @@ def compare_study(
     Args:
         scores: what was found.
         draws: of the Multi-Bootstrap beside each comparison over rows; 0: none.
-        earlier: what earlier studies of the same kind know of the noise of measures.
 
     Returns:
         By (variant, name of the measure), in the order of the study.
@@ -206,7 +201,7 @@ def compare_study(
         DataError: predictions of a variant and of the baseline are of different rows.
     """
     others = [variant for variant in scores.variants if variant != scores.baseline]
-    known = known_of(scores, earlier)
+    known = known_of(scores)
     by_measure = {
         measure.name: _compare_measure(scores, measure, draws, others, known)
         for measure in scores.measures
@@ -266,8 +261,8 @@ def compare_pair(scores: StudyScores, one: str, other: str) -> dict[str, Compari
     }
 
 
-def known_of(scores: StudyScores, earlier: Earlier | None = None) -> Known:
-    """Return what all measures of a study tell of each; arguments as of :func:`compare_study`."""
+def known_of(scores: StudyScores) -> Known:
+    """Return what all measures of a study, and earlier studies, tell of each."""
     failed = {measure.name: failed_runs(scores, measure) for measure in scores.measures}
     learned = {
         measure.name: {
@@ -277,7 +272,7 @@ def known_of(scores: StudyScores, earlier: Earlier | None = None) -> Known:
         for measure in scores.measures
         if measure.is_primary
     }
-    return Known(failed, noise_ratios(learned), earlier or {})
+    return Known(failed, noise_ratios(learned), scores.earlier)
 
 
 def _compare_measure(

@@ -98,6 +98,7 @@ def _study(study: StudyScores, compared: Mapping[tuple[str, str], Comparison]) -
         "name": study.name,
         "analysis_sha256": study.analysis_sha256 or None,
         "looks": study.looks,
+        "earlier_noise": {name: asdict(each) for name, each in study.earlier.items()},
         "baseline": study.baseline,
         "seeds": study.seeds,
         "finetune_seeds": study.finetune_seeds,
