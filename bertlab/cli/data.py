@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from bertlab.data.corpus.corpus import Corpus
     from bertlab.data.corpus.prepare import OrderedMap
 
-Format = Literal["auto", "sentences", "document", "wikiextractor"]
+Format = Literal["auto", "sentences", "document", "lines", "wikiextractor"]
 Errors = Literal["strict", "replace"]
 
 

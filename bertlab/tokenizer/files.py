@@ -125,6 +125,8 @@ def read_files(path: Path) -> TokenizerFiles:
         config_file = path / "tokenizer_config.json"
         config = _read_json(config_file) if config_file.is_file() else {}
         path = _tokenizer_file(path)
+        if path.name == "vocab.txt":
+            _check_added(path.with_name("added_tokens.json"), path)
     return TokenizerFiles(path, _read_json(path) if path.suffix == ".json" else None, config)
 
 
@@ -135,6 +137,17 @@ def _tokenizer_file(folder: Path) -> Path:
     raise TokenizerError(
         f"{folder}: no tokenizer.json and no vocab.txt in this folder ({names_in(folder)})"
     )
+
+
+def _check_added(added: Path, vocabulary: Path) -> None:
+    """Refuse what slow tokenizers keep beside a vocabulary: how it is found in a text, too."""
+    known = set(_read_vocabulary(vocabulary)) if added.is_file() else set()
+    if beyond := [token for token in known and _read_json(added) if token not in known]:
+        raise TokenizerError(
+            f"{added}: holds {len(beyond)} tokens that are not in vocab.txt, as {beyond[0]!r}; "
+            "expected a tokenizer.json, which has them: save_pretrained of transformers' "
+            f"AutoTokenizer.from_pretrained({str(added.parent)!r}) writes it"
+        )
 
 
 _LARGEST = 2**28  # bytes of a tokenizer.json; that of 250,000 words has 20 MB
