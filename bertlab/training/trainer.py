@@ -98,6 +98,8 @@ _REFUSED = {
     "BackboneFinetuning": "it freezes what a module calls its backbone, and bertlab's has none",
     "SpikeDetection": "it leaves out batches by their number, and a step's sequences follow from "
     "its own; bertlab-guard warns of losses that jump",
+    "StochasticWeightAveraging": "it averages when the last weights are saved already; expected "
+    "WeightAveraging or EMAWeightAveraging",
     "ModelPruning": "it gives weights other names, by which no checkpoint could be read",
 }
 
@@ -301,9 +303,8 @@ def quiet_lightning() -> None:
     warnings.filterwarnings("ignore", message=".*could not find the monitored key")
     # an epoch of few steps logs once, at its end
     warnings.filterwarnings("ignore", message=".*is smaller than the logging interval")
-    # StochasticWeightAveraging puts a schedule of its own in the place of ours, which goes by steps
-    warnings.filterwarnings("ignore", message="SWA is currently only supported every epoch")
-    warnings.filterwarnings("ignore", message="Swapping scheduler")
+    # WeightAveraging tells of a model that is divided among processes, as few are
+    warnings.filterwarnings("ignore", message="You're using the WeightAveraging callback with a mo")
     # lightning 2.6.6 with torch 2.13
     warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\).*")
 
