@@ -242,10 +242,7 @@ def _set_mode(callback: EarlyStopping | ModelCheckpoint, mode: str) -> None:
 
 
 def record_best(trainer: Trainer, model: BertModule, run: Path) -> str | None:
-    """Name a run's best checkpoint in ``best.json``, with its metrics.
-
-    While pre-training, where the last one counts, only if the config names a metric.
-    """
+    """Name a run's best checkpoint in ``best.json``; of pre-training if it names the metric."""
     callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
     chosen = next((each for each in callbacks if isinstance(each, BestCheckpoint)), None)
     if chosen is None or chosen.best_model_score is None or not (model.heads or chosen.named):
@@ -253,9 +250,9 @@ def record_best(trainer: Trainer, model: BertModule, run: Path) -> str | None:
     monitor, score = chosen.monitor or "", float(chosen.best_model_score)
     # the file's own step: an evaluation may have been of a step that was not to be saved
     step = chosen.steps.get(Path(chosen.best_model_path).name)
-    if step is None:  # of a checkpoint from before it was kept
-        step = _best_step(_scores(model, monitor), chosen.mode)
-    if step not in model.history or math.isinf(score):  # Lightning's word for NaN
+    if step is None and (scores := _scores(model, monitor)):  # from before it was kept
+        step = (min if chosen.mode == "min" else max)(scores, key=lambda each: scores[each])
+    if step is None or step not in model.history or math.isinf(score):  # Lightning's word for NaN
         return None
     results = {key.removeprefix("val/"): value for key, value in model.history[step].items()}
     content = {
@@ -281,14 +278,9 @@ def best_of_heads(model: BertModule) -> dict[str, dict[str, Any]]:
         monitor, mode = model.evaluations.monitor_of(name), head.monitor[1]
         scores = _scores(model, monitor)
         if scores:
-            step = _best_step(scores, mode)
+            step = (min if mode == "min" else max)(scores, key=lambda each: scores[each])
             found[name] = {"monitor": monitor, "step": step, "value": scores[step]}
     return found
-
-
-def _best_step(scores: Mapping[int, float], mode: str) -> int:
-    """Return the step of the best score; -1 of none."""
-    return (min if mode == "min" else max)(scores, key=lambda each: scores[each], default=-1)
 
 
 def _scores(model: BertModule, monitor: str) -> dict[int, float]:

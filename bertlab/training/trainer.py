@@ -29,12 +29,7 @@ from bertlab.checkpoints.restore import restore_module, warm_tokenizer
 from bertlab.config.parser import LoggerChoice
 from bertlab.config.run_config import RunConfig
 from bertlab.data.module import TaskData
-from bertlab.errors import (
-    TrainerError,
-    missing_package,
-    nearest,
-    show_logs_visibly,
-)
+from bertlab.errors import TrainerError, missing_package, nearest, show_logs_visibly
 from bertlab.model.build import build_encoder, build_metrics, check_lengths, check_tasks
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import read_optimizer
@@ -104,11 +99,7 @@ _REFUSED = {
 }
 
 # DDP waits for the gradient of every parameter, unless it is told that some have none
-_WITH_IDLE = {
-    "auto": "ddp_find_unused_parameters_true",
-    "ddp": "ddp_find_unused_parameters_true",
-    "ddp_spawn": "ddp_spawn_find_unused_parameters_true",
-}
+_WITH_IDLE = {"auto": "ddp", "ddp": "ddp", "ddp_spawn": "ddp_spawn"}
 
 
 def make_trainer(
@@ -147,7 +138,8 @@ def make_trainer(
         # also where torchrun has one process left
         is_ddp = isinstance(trainer.strategy, DDPStrategy)
         if idles and is_ddp and arguments["strategy"] in _WITH_IDLE:
-            trainer = Trainer(**arguments | {"strategy": _WITH_IDLE[arguments["strategy"]]})
+            told = f"{_WITH_IDLE[arguments['strategy']]}_find_unused_parameters_true"
+            trainer = Trainer(**arguments | {"strategy": told})
     except (MisconfigurationException, ValueError, TypeError, ImportError) as error:
         raise TrainerError(_named(error, arguments)) from error
     _check_torchrun(trainer, settings["devices"])
@@ -303,8 +295,6 @@ def quiet_lightning() -> None:
     warnings.filterwarnings("ignore", message=".*could not find the monitored key")
     # an epoch of few steps logs once, at its end
     warnings.filterwarnings("ignore", message=".*is smaller than the logging interval")
-    # WeightAveraging tells of a model that is divided among processes, as few are
-    warnings.filterwarnings("ignore", message="You're using the WeightAveraging callback with a mo")
     # lightning 2.6.6 with torch 2.13
     warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\).*")
 
