@@ -209,10 +209,7 @@ def _check_steps(arguments: Mapping[str, Any]) -> None:
             if name in _REFUSED:
                 raise TrainerError(f"trainer.callbacks: found {name}: {_REFUSED[name]}")
     refused = {
-        "overfit_batches": (
-            0,
-            "every epoch has other sequences; a small text or file is overfitted",
-        ),
+        "overfit_batches": (0, "every epoch has other sequences; overfit a small text or file"),
         "barebones": (False, "a run has logs and checkpoints; trainer.logger: false has no logs"),
     }
     for key, (expected, why) in refused.items():
