@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from bertlab.data.corpus.corpus import Corpus
     from bertlab.data.corpus.prepare import OrderedMap
 
-Format = Literal["auto", "sentences", "document", "wikiextractor"]
+Format = Literal["auto", "sentences", "document", "lines", "wikiextractor"]
 Errors = Literal["strict", "replace"]
 
 
@@ -98,8 +98,7 @@ def make_tokenizer(
 ) -> None:
     """Train a tokenizer and write it as a folder that transformers also loads."""
     from bertlab.data.corpus.corpus import read_documents  # noqa: PLC0415  torch, not for --help
-    from bertlab.tokenizer.files import save_new  # noqa: PLC0415
-    from bertlab.tokenizer.kinds import build_kind, train_tokenizer  # noqa: PLC0415
+    from bertlab.tokenizer.kinds import build_kind, save_new, train_tokenizer  # noqa: PLC0415
 
     folder = Path(output)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):

@@ -14,6 +14,7 @@ from bertlab.api.rng import CounterRNG
 from bertlab.api.task import Objective, Task
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.data.corpus.corpus import Corpus, naming
+from bertlab.data.corpus.documents import Format
 from bertlab.data.corpus.prepare import (
     open_prepared,
     prepare_cached,
@@ -82,7 +83,7 @@ class PretrainingData(TaskData):
     def __init__(
         self,
         corpus: str | list[str] | None = None,
-        corpus_format: Literal["auto", "sentences", "document", "wikiextractor"] = "auto",
+        corpus_format: Format = "auto",
         text_column: str = "text",
         errors: Literal["strict", "replace"] = "strict",
         language: str = "en",
@@ -362,7 +363,7 @@ def split_documents(
     if len(with_text) < 4:
         raise CorpusError(
             f"the corpus has {len(with_text)} documents with text, expected at least 4 "
-            "(2 to train on, 2 held out): mark where documents end, with a blank line in plain text"
+            "(2 to train on, 2 held out); data.corpus_format says where those of plain text end"
         )
     # lengths [5, 90, 8, 7], fraction 0.1: budget 11 -> candidates 0, 3, 2 in random order, at least
     # two of them: the prefix whose total is nearest to 11

@@ -3,7 +3,6 @@
 import math
 import re
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, Protocol
 
 from lightning.pytorch import Callback, Trainer
@@ -13,7 +12,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
 from bertlab.api.encoder import Encoder
-from bertlab.api.optimizer import ParameterGroup, ParameterKind, Progress, Schedule, factor_at
+from bertlab.api.optimizer import ParameterGroup, ParameterKind, Progress, factor_at
 from bertlab.api.task import Task
 from bertlab.data.module import TaskData
 from bertlab.data.run_length import check_changes, is_endless
@@ -261,19 +260,14 @@ def build_schedule(
     warmup = config.warmup_steps
     if warmup < 1:
         warmup = 0 if endless else round(warmup * total_steps)
-    factor = partial(
-        _factor_at_step,
-        schedule=config.schedule,
-        end=math.inf if endless else total_steps,
-        warmup=int(warmup),
-    )
+    end, warmup = math.inf if endless else total_steps, int(warmup)
+
+    def factor(step: int) -> float:
+        return factor_at(config.schedule, Progress(step, end, warmup))
+
     for group in optimizer.param_groups:
         group["initial_lr"] = group["lr"]  # LambdaLR wants it where it does not begin at 0
     return LambdaLR(optimizer, factor, last_epoch=steps_done - 1)  # it counts one when it is made
-
-
-def _factor_at_step(step: int, schedule: Schedule, end: float, warmup: int) -> float:
-    return factor_at(schedule, Progress(step, end, warmup))
 
 
 def build_timed_schedule(config: OptimizerConfig, optimizer: Optimizer, timer: Timer) -> LambdaLR:

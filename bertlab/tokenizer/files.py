@@ -26,17 +26,15 @@ from bertlab.errors import TokenizerError, nearest
 from bertlab.files import (
     check_memory,
     describe_missing,
-    explain_failed_write,
     make_folder,
     names_in,
-    new_folder,
     parse_json,
     read_text,
     write_json,
     write_text,
 )
 from bertlab.plugins.index import installed, load_class, where_to_get
-from bertlab.tokenizer.words import WordIds, check_growth, has_capitals
+from bertlab.tokenizer.words import WordIds, check_added, check_growth, has_capitals
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _FORMS = "a vocab.txt, a tokenizer.json or a folder with either"
@@ -128,6 +126,9 @@ def read_files(path: Path) -> TokenizerFiles:
         config_file = path / "tokenizer_config.json"
         config = _read_json(config_file) if config_file.is_file() else {}
         path = _tokenizer_file(path)
+        added = path.with_name("added_tokens.json")
+        if path.name == "vocab.txt" and added.is_file():
+            check_added(_read_json(added), set(_read_vocabulary(path)), added)
     return TokenizerFiles(path, _read_json(path) if path.suffix == ".json" else None, config)
 
 
@@ -313,13 +314,6 @@ def _model_type(content: Mapping[str, Any], source: str) -> str:
             f"{get or nearest(name, known)}"
         )
     return found
-
-
-def save_new(tokenizer: Tokenizer, folder: Path) -> None:
-    """Write the folder of a tokenizer, whole or not at all."""
-    failure = f"{folder}: cannot be written"
-    with explain_failed_write(failure, "; nothing is left"), new_folder(folder) as partial:
-        tokenizer.save(partial)
 
 
 class WordPieceTokenizer(Tokenizer):

@@ -14,6 +14,7 @@ from tokenizers import models, pre_tokenizers, trainers
 
 from bertlab.api.tokenizer import SpecialTokens, Tokenizer, TokenizerFiles, TokenizerKind
 from bertlab.errors import ConfigError, TokenizerError, check_at_least, warn
+from bertlab.files import explain_failed_write, new_folder
 from bertlab.plugins.index import load_class
 from bertlab.tokenizer.files import SPECIAL_TOKENS, WordPieceTokenizer, tokenizer_of_files
 from bertlab.tokenizer.words import ascii_pieces, delete_control_spaces
@@ -218,3 +219,10 @@ def _lines(words: dict[str, int]) -> Iterator[str]:
         for _ in range(whole):
             yield line
         yield f"{word} " * rest
+
+
+def save_new(tokenizer: Tokenizer, folder: Path) -> None:
+    """Write the folder of a tokenizer, whole or not at all."""
+    failure = f"{folder}: cannot be written"
+    with explain_failed_write(failure, "; nothing is left"), new_folder(folder) as partial:
+        tokenizer.save(partial)

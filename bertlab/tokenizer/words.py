@@ -3,7 +3,8 @@
 import re
 import unicodedata
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -139,6 +140,16 @@ def _growth(part: Mapping[str, Any]) -> float:
         case {"type": "Replace"}:  # an expression may match nothing, between any two letters
             return 1 + size(part.get("content", ""))
     return 1
+
+
+def check_added(tokens: Iterable[str], known: set[str], source: Path) -> None:
+    """Refuse tokens beside the ``known`` ones: a slow tokenizer finds them by rules of its own."""
+    if beyond := [token for token in tokens if token not in known]:
+        raise TokenizerError(
+            f"{source}: holds {len(beyond)} tokens that are not in vocab.txt, as {beyond[0]!r}; "
+            "expected a tokenizer.json, which has them: save_pretrained of transformers' "
+            f"AutoTokenizer.from_pretrained({str(source.parent)!r}) writes it"
+        )
 
 
 def has_capitals(tokens: Sequence[str]) -> bool:

@@ -38,6 +38,7 @@ class BestCheckpoint(ModelCheckpoint):
     def __init__(self, mode: str = AUTO, **settings: Any) -> None:  # noqa: ANN401  the parent's
         super().__init__(mode="min" if mode == AUTO else mode, **settings)
         self.steps: dict[str, int] = {}  # at which a file was written, by its name
+        self.named = self.monitor not in (None, AUTO)
         self._given_mode = mode
 
     @property
@@ -242,19 +243,18 @@ def _set_mode(callback: EarlyStopping | ModelCheckpoint, mode: str) -> None:
 
 
 def record_best(trainer: Trainer, model: BertModule, run: Path) -> str | None:
-    """Name a run's best checkpoint in ``best.json``, with its metrics."""
+    """Name a run's best checkpoint in ``best.json``; of pre-training if it names the metric."""
     callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
     chosen = next((each for each in callbacks if isinstance(each, BestCheckpoint)), None)
-    if chosen is None or not chosen.best_model_path:
+    if chosen is None or chosen.best_model_score is None or not (model.heads or chosen.named):
         return None
-    monitor = chosen.monitor or ""
-    scores = _scores(model, monitor)
-    if not scores:
-        return None
+    monitor, score = chosen.monitor or "", float(chosen.best_model_score)
     # the file's own step: an evaluation may have been of a step that was not to be saved
-    step = chosen.steps.get(Path(chosen.best_model_path).name, -1)
-    if step not in scores:  # of a checkpoint from before it was kept
+    step = chosen.steps.get(Path(chosen.best_model_path).name)
+    if step is None and (scores := _scores(model, monitor)):  # from before it was kept
         step = (min if chosen.mode == "min" else max)(scores, key=lambda each: scores[each])
+    if step is None or step not in model.history or math.isinf(score):  # Lightning's word for NaN
+        return None
     results = {key.removeprefix("val/"): value for key, value in model.history[step].items()}
     content = {
         "monitor": monitor,
@@ -268,7 +268,7 @@ def record_best(trainer: Trainer, model: BertModule, run: Path) -> str | None:
         f"best {each['monitor']}: {each['value']:.4f} at step {each['step']}"
         for each in heads.values()
     ]
-    best.append(f"best {monitor}: {scores[step]:.4f} at step {step}, {chosen.best_model_path}")
+    best.append(f"best {monitor}: {score:.4f} at step {step}, {chosen.best_model_path}")
     return "\n".join(best)
 
 

@@ -348,7 +348,7 @@ class BertlabCLI(LightningCLI):
         if not trainer.is_global_zero:
             return
         print_results(results, f"{self.directory}: step {step}")
-        if model.heads and (best := record_best(trainer, model, self.directory)) is not None:
+        if (best := record_best(trainer, model, self.directory)) is not None:
             say(best)
         for warning in self.model.warnings:
             warn(warning)

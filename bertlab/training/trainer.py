@@ -29,12 +29,7 @@ from bertlab.checkpoints.restore import restore_module, warm_tokenizer
 from bertlab.config.parser import LoggerChoice
 from bertlab.config.run_config import RunConfig
 from bertlab.data.module import TaskData
-from bertlab.errors import (
-    TrainerError,
-    missing_package,
-    nearest,
-    show_logs_visibly,
-)
+from bertlab.errors import TrainerError, missing_package, nearest, show_logs_visibly
 from bertlab.model.build import build_encoder, build_metrics, check_lengths, check_tasks
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import read_optimizer
@@ -98,15 +93,13 @@ _REFUSED = {
     "BackboneFinetuning": "it freezes what a module calls its backbone, and bertlab's has none",
     "SpikeDetection": "it leaves out batches by their number, and a step's sequences follow from "
     "its own; bertlab-guard warns of losses that jump",
+    "StochasticWeightAveraging": "it averages when the last weights are saved already; expected "
+    "WeightAveraging or EMAWeightAveraging",
     "ModelPruning": "it gives weights other names, by which no checkpoint could be read",
 }
 
 # DDP waits for the gradient of every parameter, unless it is told that some have none
-_WITH_IDLE = {
-    "auto": "ddp_find_unused_parameters_true",
-    "ddp": "ddp_find_unused_parameters_true",
-    "ddp_spawn": "ddp_spawn_find_unused_parameters_true",
-}
+_WITH_IDLE = {"auto": "ddp", "ddp": "ddp", "ddp_spawn": "ddp_spawn"}
 
 
 def make_trainer(
@@ -145,7 +138,8 @@ def make_trainer(
         # also where torchrun has one process left
         is_ddp = isinstance(trainer.strategy, DDPStrategy)
         if idles and is_ddp and arguments["strategy"] in _WITH_IDLE:
-            trainer = Trainer(**arguments | {"strategy": _WITH_IDLE[arguments["strategy"]]})
+            told = f"{_WITH_IDLE[arguments['strategy']]}_find_unused_parameters_true"
+            trainer = Trainer(**arguments | {"strategy": told})
     except (MisconfigurationException, ValueError, TypeError, ImportError) as error:
         raise TrainerError(_named(error, arguments)) from error
     _check_torchrun(trainer, settings["devices"])
@@ -215,10 +209,7 @@ def _check_steps(arguments: Mapping[str, Any]) -> None:
             if name in _REFUSED:
                 raise TrainerError(f"trainer.callbacks: found {name}: {_REFUSED[name]}")
     refused = {
-        "overfit_batches": (
-            0,
-            "every epoch has other sequences; a small text or file is overfitted",
-        ),
+        "overfit_batches": (0, "every epoch has other sequences; overfit a small text or file"),
         "barebones": (False, "a run has logs and checkpoints; trainer.logger: false has no logs"),
     }
     for key, (expected, why) in refused.items():
@@ -301,9 +292,6 @@ def quiet_lightning() -> None:
     warnings.filterwarnings("ignore", message=".*could not find the monitored key")
     # an epoch of few steps logs once, at its end
     warnings.filterwarnings("ignore", message=".*is smaller than the logging interval")
-    # StochasticWeightAveraging puts a schedule of its own in the place of ours, which goes by steps
-    warnings.filterwarnings("ignore", message="SWA is currently only supported every epoch")
-    warnings.filterwarnings("ignore", message="Swapping scheduler")
     # lightning 2.6.6 with torch 2.13
     warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\).*")
 

@@ -269,7 +269,10 @@ SENTENCE = "Some words make a line of text that is long enough.\n"
 CORPORA = [
     (b"", ["holds no text"]),
     (b"\n  \n\n", ["holds no text"]),
-    ((SENTENCE * 20).encode(), ["one single document", "blank line"]),
+    (
+        (SENTENCE * 20).encode(),
+        ["one single document", "blank lines", "data.corpus_format", "with lines each line"],
+    ),
     ((SENTENCE + "\n").encode() * 20, ["exactly one sentence", "blank line"]),
     (SENTENCE.encode() * 2 + b"\n\xff" + SENTENCE.encode(), ["not UTF-8", "offset 105", "replace"]),
 ]

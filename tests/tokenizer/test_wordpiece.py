@@ -362,6 +362,18 @@ def test_what_makes_very_much_of_a_text_is_refused(tmp_path, normalizers):
         load_tokenizer(tmp_path)
 
 
+def test_tokens_that_a_slow_tokenizer_keeps_beside_its_vocabulary(tmp_path):
+    (tmp_path / "vocab.txt").write_text(GOOD)
+    size = load_tokenizer(tmp_path).vocab_size
+    (tmp_path / "added_tokens.json").write_text(
+        json.dumps({"[MASK]": GOOD.split().index("[MASK]")})
+    )
+    assert load_tokenizer(tmp_path).vocab_size == size
+    (tmp_path / "added_tokens.json").write_text(json.dumps({"[NEW]": size}))
+    with pytest.raises(TokenizerError, match=r"added_tokens.json: .* '\[NEW\]'.*save_pretrained"):
+        load_tokenizer(tmp_path)
+
+
 def test_missing_files(tmp_path):
     with pytest.raises(TokenizerError, match=r"nothing.txt: no such file .* expected a vocab"):
         load_tokenizer(tmp_path / "nothing.txt")

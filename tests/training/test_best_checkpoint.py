@@ -13,6 +13,7 @@ from bertlab.checkpoints.tensor_files import load_torch_file
 from bertlab.errors import ConfigError
 from bertlab.model.evaluation import end_of
 from bertlab.training.best_checkpoint import check_checkpoints, choose_monitor, direct_callbacks
+from bertlab.training.results import read_curves
 from tests.conftest import Command
 
 Rows = tuple[object, ...]
@@ -64,6 +65,22 @@ def test_the_better_end_of_a_named_metric(
     best, found = json.loads((run / "best.json").read_text()), scores(run, metric)
     assert found[best["step"]] == better(found.values())
     assert best["checkpoint"] == f"step-{best['step']}.ckpt"
+
+
+@pytest.mark.parametrize("monitor", ["val/loss", "train/loss", "train/mlm/loss"])
+def test_the_best_by_any_logged_figure_is_told(
+    tiny_config: Path, tmp_path: Path, bertlab: Command, monitor: str
+) -> None:
+    run = tmp_path / "run"
+    given = ("--checkpoint.monitor", monitor, "--checkpoint.mode", "min")
+    code, printed, error = bertlab("fit", "--config", tiny_config, *given, "--run_dir", run)
+    assert code == 0, error
+    best = json.loads((run / "best.json").read_text())
+    logged = dict(zip(*read_curves(run)[monitor], strict=True))
+    values = {step: logged[step - 1] for step in (3, 6)}  # Lightning logs the first as 0
+    assert best["step"] == min(values, key=lambda step: values[step])
+    assert best["monitor"] == monitor
+    assert f"best {monitor}: {values[best['step']]:.4f} at step {best['step']}" in printed
 
 
 def test_a_metric_without_a_better_end_needs_a_mode(

@@ -54,6 +54,21 @@ def test_what_leaves_the_steps_as_they_are(
         (["--trainer.barebones", "true"], "trainer.barebones: found True, expected false"),
         (["--trainer.limit_train_batches", "0"], "trainer.limit_train_batches: found 0"),
         (["--trainer.callbacks", "BatchSizeFinder"], "trainer.callbacks: found BatchSizeFinder"),
+        (["--trainer.callbacks", "SpikeDetection"], "found SpikeDetection: it leaves out batches"),
+        (
+            [
+                "--trainer.callbacks",
+                "{class_path: ModelPruning, init_args: {pruning_fn: l1_unstructured}}",
+            ],
+            "found ModelPruning: it gives weights other names",
+        ),
+        (
+            [
+                "--trainer.callbacks",
+                "{class_path: StochasticWeightAveraging, init_args: {swa_lrs: 1.0}}",
+            ],
+            "found StochasticWeightAveraging: it averages when the last weights are saved",
+        ),
         (["--trainer.callbacks", "BackboneFinetuning"], "found BackboneFinetuning: it freezes"),
         (
             [

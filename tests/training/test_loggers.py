@@ -58,8 +58,6 @@ def test_early_stopping_and_weight_averaging_by_config(
         "  callbacks:\n"
         "    - class_path: EarlyStopping\n"
         "      init_args: {monitor: val/loss, patience: 0, min_delta: 100.0}\n"
-        "    - class_path: StochasticWeightAveraging\n"
-        "      init_args: {swa_lrs: 1.0e-4, swa_epoch_start: 1}\n"
     )
     run = tmp_path / "run"
     code, output, error = bertlab("fit", tiny_config, extra, "--run_dir", run)

@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Literal
 
 from bertlab.api.examples import DataSource, RawDocument, RawExamples
 from bertlab.data.corpus.documents import (
@@ -81,16 +80,16 @@ class Corpus:
             ``.zst``, ``.zip`` with one file). Rows of ``.json``, ``.jsonl``, ``.ndjson``, ``.csv``,
             ``.tsv``, ``.parquet``, ``.arrow`` are a document each.
         format: ``sentences`` (one sentence a line, blank lines between documents), ``document``
-            (each file a document), ``wikiextractor`` (``<doc …>`` to ``</doc>``), or ``auto``,
-            which looks at the start of each file. For rows only ``sentences`` matters: their text
-            then holds one sentence a line.
+            (each file a document), ``lines`` (each line a document), ``wikiextractor`` (``<doc …>``
+            to ``</doc>``), or ``auto``, which looks at the start of each file. For rows only
+            ``sentences`` matters: their text then holds one sentence a line.
         text_column: column (JSON key) of rows that holds the text.
         errors: for bytes that are not UTF-8: ``strict`` stops, ``replace`` reads them as U+FFFD.
         language: ISO 639 code of the text, for sentence splitting.
     """
 
     sources: list[str]
-    format: Literal["auto", "sentences", "document", "wikiextractor"] = "auto"
+    format: Format = "auto"
     text_column: str = "text"
     errors: Errors = "strict"
     language: str = "en"

@@ -113,7 +113,7 @@ def _split_long(sentence: str) -> Iterator[str]:
 
 logger = logging.getLogger(__name__)
 
-Format = Literal["sentences", "document", "wikiextractor"]
+Format = Literal["auto", "sentences", "document", "lines", "wikiextractor"]
 
 MAX_DOCUMENT = 4 * 2**20
 """Characters; a longer document is read as several (see :func:`read_text_file`)."""
@@ -185,8 +185,8 @@ def _documents(
 def read_text_file(path: File, form: Format, lines: Iterator[str]) -> Iterator[RawDocument]:
     """Yield the documents of a text file.
 
-    ``document`` is the file. ``sentences`` are parted by blank lines. ``wikiextractor`` has
-    articles, ``<doc id= url= title=>``, text, ``</doc>``, whose first line, the title, stays.
+    ``document`` is the file, of ``lines`` each is one. ``sentences`` are parted by blank lines. In
+    ``wikiextractor`` are articles, ``<doc id= url= title=>``, text, ``</doc>``; the title stays.
     A document over ``MAX_DOCUMENT`` characters is split with a warning: of sentences at a line end,
     else at the next blank line or end of a sentence that is a line end, and after twice as many
     characters at any line end.
@@ -197,7 +197,11 @@ def read_text_file(path: File, form: Format, lines: Iterator[str]) -> Iterator[R
             for number, line in enumerate(lines, 1)
         )
         return _documents(path, filled, True, lambda line, size: True)
-    text = _articles(path, lines) if form == "wikiextractor" else enumerate(lines, 1)
+    text: Numbered = enumerate(lines, 1)
+    if form == "wikiextractor":
+        text = _articles(path, lines)
+    elif form == "lines":
+        text = (part for each in text for part in (each, None))  # each line ends its document
     return _documents(path, text, False, _may_part)
 
 

@@ -50,8 +50,8 @@ from bertlab.errors import (
     working,
 )
 from bertlab.files import make_folder, remove_abandoned, write_json
-from bertlab.tokenizer.files import load_tokenizer, save_new
-from bertlab.tokenizer.kinds import TRAINING_VERSION, WordPiece, train_tokenizer
+from bertlab.tokenizer.files import load_tokenizer
+from bertlab.tokenizer.kinds import TRAINING_VERSION, WordPiece, save_new, train_tokenizer
 
 logger = logging.getLogger(__name__)
 

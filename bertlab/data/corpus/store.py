@@ -409,7 +409,7 @@ def check_store(report: StoreReport, read_as: str = "") -> None:
         raise CorpusError(
             f"the corpus is one single document{found}; documents are held out whole, so there "
             "must be two. With --corpus_format sentences (data.corpus_format: sentences) each "
-            "block between blank lines is a document; format 'document' takes a file for each"
+            "block between blank lines is a document, with lines each line, with document each file"
         )
     if report.unk_share > MAX_UNK_SHARE:
         commonest = ", ".join(map(repr, report.commonest_unknown[:10]))

@@ -1,7 +1,9 @@
-"""Warnings of loss spikes, and of heads that do not learn."""
+"""Warnings of loss spikes, heads that do not learn, and rows that are evaluated and trained on."""
 
+import json
 import statistics
 from collections import deque
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import torch
@@ -9,7 +11,8 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import nn
 from torch.optim import Optimizer
 
-from bertlab.extend import BertModule, warn
+from bertlab import Column, Example
+from bertlab.extend import BertModule, LabelledData, warn
 
 LOSS_WINDOW = 50  # losses that say how noisy they are
 _RECENT = 10  # those that a new one is compared with
@@ -17,6 +20,7 @@ _SPIKE = 8.0  # in median differences from one to the next
 _SHARE = 0.2  # and in shares of the loss, where it hardly varies
 _NATS = 1.0  # and as it is: batches of a task that is nearly learnt differ by many deviations
 _CHECKS = 3  # logged steps in a row without a gradient
+_IN_BOTH = 0.1  # share of an evaluation set
 
 
 def jump_above(losses: deque[float], loss: float) -> float | None:
@@ -31,7 +35,7 @@ def jump_above(losses: deque[float], loss: float) -> float | None:
 
 
 class LossWatch(Callback):
-    """Warns of loss spikes and of heads that get no gradient.
+    """Warns of loss spikes, heads that get no gradient, and texts that are in both splits.
 
     It looks only at logged steps, so that no step waits for a GPU. A spike is a loss far above the
     median of those before: bad data, or a learning rate that is too high. A dead head is a task
@@ -42,6 +46,24 @@ class LossWatch(Callback):
         self.losses: dict[str, deque[float]] = {}  # by the name that they are logged under
         self.high: set[str] = set()
         self.resting: dict[str, int] = {}
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Count the rows of each evaluation set whose texts are trained on, too."""
+        del pl_module
+        data = trainer.datamodule  # type: ignore[attr-defined]  # set by a connector
+        # of several heads, each has data of its own
+        parts: Mapping[str, object] = getattr(data, "parts", {"": data})
+        for part in parts.values() if trainer.is_global_zero else ():
+            if not isinstance(part, LabelledData) or part.head is None:
+                continue
+            for each in part.evaluation_sets():
+                found = rows_in_both(part.rows["train"].rows, each.rows, part.head.columns)
+                if found > _IN_BOTH * len(each.rows):
+                    warn(
+                        f"{part.head_name}: {found:,} of the {len(each.rows):,} rows of "
+                        f"{each.name or 'validation'} are training rows as well, whatever their "
+                        "labels: scores on them say little of new texts"
+                    )
 
     def on_before_optimizer_step(
         self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer
@@ -79,6 +101,19 @@ class LossWatch(Callback):
         elif middle is None:
             self.high.discard(key)
         losses.append(loss)
+
+
+def rows_in_both(
+    train: Sequence[Example], rows: Sequence[Example], columns: Sequence[Column]
+) -> int:
+    """Return how many rows read what a training row reads; their truth may differ."""
+    names = [column.name for column in columns if not column.is_truth]
+
+    def key(row: Example) -> int:
+        return hash(json.dumps([row.values.get(name) for name in names], default=str))
+
+    seen = set(map(key, train))
+    return sum(key(row) in seen for row in rows)
 
 
 def _rests(task: nn.Module) -> bool:

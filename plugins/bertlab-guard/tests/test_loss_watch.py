@@ -60,3 +60,23 @@ def test_a_head_without_a_gradient_is_named(
     assert code == 0
     assert error.count("nsp has had no gradient at 3 logged steps") == 1
     assert "mlm has had" not in error
+
+
+def test_rows_of_both_splits_are_counted(tiny_run: Path, tmp_path: Path, bertlab: Command) -> None:
+    lines = [f"value {n} is {word},{word}" for n in range(9) for word in ("red", "blue")]
+    for name, rows in {
+        "train": lines,
+        "new": ["no such row,red"] * 9 + ["value 1 is red,blue"],
+    }.items():
+        (tmp_path / f"{name}.csv").write_text("\n".join(["text,label", *rows, ""]))
+    fit = (
+        *("fit", "--config", "finetune/single-sentence", "--model.init_from", tiny_run),
+        *("--data.train", tmp_path / "train.csv", "--data.max_seq_length", 16),
+        *("--trainer.max_steps", 1, "--trainer.accelerator", "cpu", "--data.validation"),
+    )
+    code, _, error = bertlab(*fit, tmp_path / "train.csv", "--run_dir", tmp_path / "same")
+    assert code == 0, error
+    assert "18 of the 18 rows of validation are training rows as well" in error
+    code, _, error = bertlab(*fit, tmp_path / "new.csv", "--run_dir", tmp_path / "other")
+    assert code == 0, error
+    assert "training rows" not in error  # one in ten

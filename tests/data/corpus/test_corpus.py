@@ -76,6 +76,13 @@ def test_sentences_format(tmp_path, name):
     assert [document.sentences for document in documents] == [b.split("\n") for b in blocks]
 
 
+def test_lines_are_documents_of_several_sentences(tmp_path):
+    source = write(tmp_path / "a", "\n".join(["", *NOVEL, "  ", "One.\r", ""]))
+    documents = list(read_documents(Corpus([source], format="lines")))
+    assert [document.source for document in documents] == [f"{source}:{n}" for n in (2, 3, 5)]
+    assert [len(document.sentences) for document in documents] == [3, 2, 1]
+
+
 @pytest.mark.parametrize("name", ["wiki_00", "wiki_00.gz"])
 def test_wikiextractor_format(tmp_path, name):
     assert sentences_of(write(tmp_path / name, WIKI)) == [
