@@ -138,8 +138,7 @@ class SampleRun:
             if type(error).__name__ == "CorruptionError":  # bertlab-guard's: no bit has flipped
                 raise ConformanceFailure(
                     f"{str(error).rpartition(': ')[2]} is moved by more than the optimiser",
-                    "move no parameter that has a gradient: in loss() or prepare(); a teacher's "
-                    "have none (requires_grad_(False)), or are buffers",
+                    "move parameters in after_step(), not in loss() or prepare()",
                 ) from error
             raise ConformanceFailure(
                 f"{type(error).__name__}: {error}",
