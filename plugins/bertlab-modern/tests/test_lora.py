@@ -146,11 +146,11 @@ def test_it_is_a_plain_model_for_all_others(
 
 def test_a_head_that_keeps_the_encoder_fixed_is_refused(base: bertlab.Run, tmp_path: Path) -> None:
     rows = tmp_path / "rows.jsonl"
-    row = '{"tokens": ["One", "house"], "tags": ["O", "B-PER"]}\n'
-    rows.write_text(row * 8)
+    row = '{"words": ["house", "%d"], "tags": ["O", "B-PER"]}\n'
+    rows.write_text("".join(row % number for number in range(20)))
     given = {
         "model": {
-            "head": {"name": "feature_tagging"},
+            "head": {"name": "feature_tagging", "layers": [-1]},
             "init_from": str(base.directory),
             "adapter": {"name": "lora"},
         },
