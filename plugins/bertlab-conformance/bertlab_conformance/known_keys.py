@@ -132,6 +132,7 @@ def _plugins(request: Request) -> dict[Any, list[str]]:
         "optimizer": [request.optimizer],
         "schedule": [request.schedule],
         "tokenizer": [] if request.tokenizer is None else [request.tokenizer],
+        "adapter": [] if request.adapter is None else [request.adapter],
     }
 
 
@@ -144,6 +145,10 @@ def _is_of(parser: ArgumentParser, request: Request) -> bool:
         **{f"{key}.name": head for key, head in request.head_sections.items()},
     }
     known = keys_of(parser)
+    if request.adapter is not None:
+        named["model.adapter.name"] = request.adapter
+    elif "model.adapter.name" in known:
+        return False
     if any(key not in known or parser.get_default(key) != name for key, name in named.items()):
         return False
     heads = {key for key in known if re.fullmatch(r"model\.head(s\.[^.]+)?\.name", key)}
