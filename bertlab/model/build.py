@@ -133,10 +133,10 @@ def build_encoder(section: Arguments, vocab_size: int) -> Encoder:
     return encoder
 
 
-def adapt(encoder: Encoder, section: Arguments | None, heads: Mapping[str, Head]) -> None:
+def adapt(encoder: Encoder, model: Arguments, heads: Mapping[str, Head]) -> None:
     """Let the adapter of a config's ``model.adapter`` section, if any, change what is trained."""
-    if section is not None:
-        arguments = dict(section)
+    if model.get("adapter") is not None:
+        arguments = dict(model["adapter"])
         name = arguments.pop("name")
         if keeps_encoder_fixed(heads):
             raise ConfigError(

@@ -140,15 +140,12 @@ def _is_of(parser: ArgumentParser, request: Request) -> bool:
     """Whether a parser has the plugins of a request: its own run may have made another since."""
     named = {
         "model.encoder.name": request.encoder,
+        "model.adapter.name": request.adapter,
         "model.optimizer.name": request.optimizer,
         "model.optimizer.schedule.name": request.schedule,
         **{f"{key}.name": head for key, head in request.head_sections.items()},
     }
     known = keys_of(parser)
-    if request.adapter is not None:
-        named["model.adapter.name"] = request.adapter
-    elif "model.adapter.name" in known:
-        return False
     if any(key not in known or parser.get_default(key) != name for key, name in named.items()):
         return False
     heads = {key for key in known if re.fullmatch(r"model\.head(s\.[^.]+)?\.name", key)}
