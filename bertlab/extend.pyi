@@ -317,6 +317,5 @@ from bertlab.training.results import shown_figure as shown_figure
 from bertlab.training.same_run import check_same_config as check_same_config
 from bertlab.training.same_run import check_same_data as check_same_data
 from bertlab.training.same_run import refuse_other_config as refuse_other_config
-from bertlab.training.trainer import free_memory as free_memory
 from bertlab.training.trainer import keep_freed_memory as keep_freed_memory
 from bertlab.training.trainer import quiet_lightning as quiet_lightning

@@ -156,6 +156,16 @@ class Task(nn.Module, ABC):
         del batch
         return None
 
+    def after_step(self, step: int) -> None:
+        """Move weights of its own, such as an EMA teacher, a queue or a centre.
+
+        Called without gradients, on every device, after each optimiser step that was taken. What it
+        goes by lies in parameters, buffers and ``step``, so that a resumed run ends with the same.
+
+        Args:
+            step: of the run, from 1.
+        """
+
     def metrics(self) -> "dict[str, Metric]":
         """Return fresh torchmetrics by name.
 

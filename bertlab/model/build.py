@@ -133,11 +133,17 @@ def build_encoder(section: Arguments, vocab_size: int) -> Encoder:
     return encoder
 
 
-def adapt(encoder: Encoder, section: Arguments | None) -> None:
+def adapt(encoder: Encoder, model: Arguments, heads: Mapping[str, Head]) -> None:
     """Let the adapter of a config's ``model.adapter`` section, if any, change what is trained."""
-    if section is not None:
-        arguments = dict(section)
-        load_class("adapter", arguments.pop("name"), Adapter)(**arguments).adapt(encoder)
+    if model.get("adapter") is not None:
+        arguments = dict(model["adapter"])
+        name = arguments.pop("name")
+        if keeps_encoder_fixed(heads):
+            raise ConfigError(
+                f"model.adapter: found {name}, expected none: {', '.join(heads)} keeps the encoder "
+                "fixed"
+            )
+        load_class("adapter", name, Adapter)(**arguments).adapt(encoder)
 
 
 def check_lengths(max_seq_length: int, encoder: Encoder) -> None:

@@ -53,11 +53,13 @@ class NumericalGuard:
 
     def __init__(self) -> None:
         self.policy: Literal["stop", "skip"] = "stop"  # raise an error, or warn
+        self.was_taken = True  # the last step, once finish() has judged it
         self._pending: Callable[[], None] | None = None  # judges the last step
 
     def check(self, norm: Tensor, optimizer: Optimizer, words: Callable[[float], str]) -> None:
         """Let a step be taken only if its gradient is finite."""
         self.finish()  # first the step before, whose norm has arrived by now
+        self.was_taken = True
         if not _reads_later(norm, optimizer):
             if not norm.isfinite():
                 self._judge(float(norm), words)
@@ -78,6 +80,7 @@ class NumericalGuard:
     def _judge(self, norm: float, words: Callable[[float], str]) -> None:
         if math.isfinite(norm):
             return
+        self.was_taken = False
         if self.policy == "stop":
             raise NumericalError(f"{words(norm)}; the step was not taken")
         warn(f"{words(norm)}; skipped")

@@ -79,6 +79,7 @@ class BertModule(LightningModule):
         self.learning_rate = optimizer.learning_rate  # which Lightning's LearningRateFinder sets
         self.continued: EarlierOptimizer | None = None  # of an earlier phase
         self.evaluations = Evaluations(tasks, evaluation_sets, metrics or {})
+        self.moving = [t for t in tasks.values() if type(t).after_step is not Task.after_step]
         self.draws = CounterRNG(seed, "draws")
         self.numerical_guard = NumericalGuard()
         self.evaluated_step = -1  # optimiser step of the last evaluation
@@ -159,7 +160,11 @@ class BertModule(LightningModule):
         names, each = list(self.tasks_of(batch)), self.trainer.accumulate_grad_batches
         self.step_loss.add(names, shares, is_first=batch_idx % each == 0)
         if (batch_idx + 1) % each == 0:
-            self._log_step_loss()
+            values = self.step_loss.over_devices(self.trainer.world_size)
+            # the bar reads it when it is drawn: prog_bar=True reads it, and waits, at each step
+            self.log("train/loss", values.sum(), batch_size=1)
+            for name, value in zip(self.step_loss.by_task, values, strict=True):
+                self.log(f"train/{name}/loss", value, batch_size=1)
         return self.scaled_loss(shares)
 
     def shares(self, batch: PackedBatch, counts: Tensor | None = None) -> list[Tensor]:
@@ -189,6 +194,22 @@ class BertModule(LightningModule):
         del epoch, batch_idx
         self.passes.zero_gradients(optimizer)
 
+    def optimizer_step(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401  Lightning's
+        """Take a step; where it was taken, tasks then move what they move themselves."""
+        scaler = getattr(self.trainer.precision_plugin, "scaler", None)  # of fp16
+        scale = scaler.get_scale() if scaler else 0.0
+        super().optimizer_step(*arguments, **named)
+        if self.moving and not (scaler and scaler.get_scale() < scale):
+            self.numerical_guard.finish()  # which waits for a GPU
+            if self.numerical_guard.was_taken:
+                self.after_step(self.trainer.global_step + 1)
+
+    @torch.no_grad()
+    def after_step(self, step: int) -> None:
+        """Let tasks move weights of their own after a step, counted from 1."""
+        for task in self.moving:
+            task.after_step(step)
+
     def losses(self, batch: PackedBatch) -> list[TaskLoss]:
         """Return the loss of each task that a batch is for, in the order of the config."""
         batch = self._rewrite_input(batch)
@@ -217,13 +238,8 @@ class BertModule(LightningModule):
         self._log_evaluations("val")
         self.evaluated_step = self.trainer.global_step
 
-    def test_step(self, batch: PackedBatch, batch_idx: int, dataloader_idx: int = 0) -> None:
-        """As :meth:`validation_step`."""
-        self.validation_step(batch, batch_idx, dataloader_idx)
-
-    def on_test_epoch_start(self) -> None:
-        """As :meth:`on_validation_epoch_start`."""
-        self.on_validation_epoch_start()
+    # of a test set, the same
+    test_step, on_test_epoch_start = validation_step, on_validation_epoch_start
 
     def on_test_epoch_end(self) -> None:
         """As :meth:`on_validation_epoch_end`, as ``test/…``."""
@@ -340,10 +356,3 @@ class BertModule(LightningModule):
         self.log(f"{stage}/loss", found.loss, prog_bar=True, logger=logger, sync_dist=True)
         if self.trainer.state.fn == TrainerFn.FITTING:
             self.history[self.trainer.global_step] = found.results
-
-    def _log_step_loss(self) -> None:
-        values = self.step_loss.over_devices(self.trainer.world_size)
-        # the bar reads it when it is drawn: prog_bar=True reads it, and waits, at each step
-        self.log("train/loss", values.sum(), batch_size=1)
-        for name, value in zip(self.step_loss.by_task, values, strict=True):
-            self.log(f"train/{name}/loss", value, batch_size=1)

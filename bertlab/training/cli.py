@@ -196,7 +196,7 @@ class BertlabCLI(LightningCLI):
     def after_instantiate_classes(self) -> None:
         """Adapt, check what would stop a run later, and give its record its content."""
         if self.fits:
-            adapt(self.model.encoder, self.resolved.plain["model"].get("adapter"))
+            adapt(self.model.encoder, self.resolved.plain["model"], self.model.heads)
             self._check_fit()
         if self.fits and not self.rehearses:
             self._describe()

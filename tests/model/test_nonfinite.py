@@ -98,15 +98,24 @@ def test_nothing_is_saved_or_finished_after_a_step_that_was_not_taken(
 
 @pytest.mark.usefixtures("read")
 def test_a_skipped_step_changes_no_weight(
-    spoil: Spoil, bertlab: Command, tiny_config: Path, tmp_path: Path
+    spoil: Spoil,
+    bertlab: Command,
+    tiny_config: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     spoil(4, math.nan)
+    followed: list[int] = []  # what a task moves itself stays as well
+    monkeypatch.setattr(
+        NextSentencePrediction, "after_step", lambda self, step: followed.append(step)
+    )
     run = tmp_path / "run"
     code, printed, error = bertlab(
         "fit", "--config", tiny_config, "--run_dir", run, "--on_nonfinite", "skip",
-        "--trainer.val_check_interval", 1,
+        "--trainer.val_check_interval", 1, "--check_every", 0,
     )  # fmt: skip
     assert code == 0
+    assert followed == [1, 2, 3, 5, 6]
     assert "warning: step 4: the gradient's norm is nan" in error
     assert "; skipped" in error
     states = {

@@ -21,6 +21,7 @@ KINDS: tuple[Kind, ...] = (
     "encoder",
     "objective",
     "head",
+    "adapter",
     "metric",
     "source",
     "evaluation",

@@ -55,7 +55,7 @@ class NotApplicable(Exception):  # noqa: N818  nothing is wrong
 
 TASK_KINDS: tuple[Kind, ...] = ("objective", "head")
 CONFIG_KINDS: tuple[Kind, ...] = (
-    *("encoder", "objective", "head", "metric", "evaluation", "optimizer", "schedule"),
+    *("encoder", "objective", "head", "adapter", "metric", "evaluation", "optimizer", "schedule"),
     *("tokenizer", "exporter", "executor"),
 )
 BARE_KINDS: tuple[Kind, ...] = ("command", "reader", "format")  # made without arguments

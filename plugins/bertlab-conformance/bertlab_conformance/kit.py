@@ -24,6 +24,7 @@ from bertlab_conformance.cases import (
 )
 from bertlab_conformance.check import SHOWN_ALONE, Check, CheckRunner
 from bertlab_conformance.checks import (
+    adapters,
     answers,
     building,
     classes,
@@ -55,7 +56,13 @@ from bertlab_conformance.checks import (
 )
 from bertlab_conformance.checks.exchange import ExporterCase, ReaderCase
 from bertlab_conformance.plugin_list import base_of
-from bertlab_conformance.task_cases import EncoderCase, EvaluationCase, HeadCase, ObjectiveCase
+from bertlab_conformance.task_cases import (
+    AdapterCase,
+    EncoderCase,
+    EvaluationCase,
+    HeadCase,
+    ObjectiveCase,
+)
 
 # in the order in which their checks run
 _MODULES: tuple[ModuleType, ...] = (
@@ -63,6 +70,7 @@ _MODULES: tuple[ModuleType, ...] = (
     building,
     encoders,
     encoder_use,
+    adapters,
     prepare,
     row_checks,
     losses,
@@ -88,6 +96,7 @@ _CASES: dict[Kind, type[Case]] = {
     "encoder": EncoderCase,
     "objective": ObjectiveCase,
     "head": HeadCase,
+    "adapter": AdapterCase,
     "metric": MetricCase,
     "source": SourceCase,
     "evaluation": EvaluationCase,
@@ -104,7 +113,7 @@ _CASES: dict[Kind, type[Case]] = {
 _OPTIONS: dict[str, tuple[Kind, ...]] = {  # the kinds that an option is for
     "rows": ("head", "metric", "evaluation"),
     "vocabulary": ("encoder", "objective", "head", "evaluation"),
-    "encoder": ("objective", "head", "evaluation"),
+    "encoder": ("objective", "head", "adapter", "evaluation"),
     "companions": ("objective",),
 }
 

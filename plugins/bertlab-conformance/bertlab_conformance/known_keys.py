@@ -132,6 +132,7 @@ def _plugins(request: Request) -> dict[Any, list[str]]:
         "optimizer": [request.optimizer],
         "schedule": [request.schedule],
         "tokenizer": [] if request.tokenizer is None else [request.tokenizer],
+        "adapter": [] if request.adapter is None else [request.adapter],
     }
 
 
@@ -139,6 +140,7 @@ def _is_of(parser: ArgumentParser, request: Request) -> bool:
     """Whether a parser has the plugins of a request: its own run may have made another since."""
     named = {
         "model.encoder.name": request.encoder,
+        "model.adapter.name": request.adapter,
         "model.optimizer.name": request.optimizer,
         "model.optimizer.schedule.name": request.schedule,
         **{f"{key}.name": head for key, head in request.head_sections.items()},

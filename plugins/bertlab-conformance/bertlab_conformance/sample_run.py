@@ -32,7 +32,13 @@ from bertlab.extend import (
 from bertlab_conformance.cases import SEED, Case, SourceCase, TokenizerCase
 from bertlab_conformance.check import ConformanceFailure, NotApplicable
 from bertlab_conformance.samples import without_truth
-from bertlab_conformance.task_cases import EncoderCase, HeadCase, ObjectiveCase, TaskCase
+from bertlab_conformance.task_cases import (
+    AdapterCase,
+    EncoderCase,
+    HeadCase,
+    ObjectiveCase,
+    TaskCase,
+)
 
 STEPS, EVERY = 12, 6
 SMALL = {
@@ -138,8 +144,7 @@ class SampleRun:
             if type(error).__name__ == "CorruptionError":  # bertlab-guard's: no bit has flipped
                 raise ConformanceFailure(
                     f"{str(error).rpartition(': ')[2]} is moved by more than the optimiser",
-                    "move no parameter that has a gradient: in loss() or prepare(); a teacher's "
-                    "have none (requires_grad_(False)), or are buffers",
+                    "move parameters in after_step(), not in loss() or prepare()",
                 ) from error
             raise ConformanceFailure(
                 f"{type(error).__name__}: {error}",
@@ -203,7 +208,7 @@ class SampleRun:
             model["encoder"] = {"name": self.name, **arguments}
             model["objectives"] = ["clm" if encoder.causal else "mlm"]
             data["max_seq_length"] = min(_LONGEST, encoder.max_position_embeddings)
-        elif isinstance(case, TaskCase):
+        elif isinstance(case, TaskCase | AdapterCase):
             model["encoder"] = self._encoder_of(case)
         if isinstance(case, ObjectiveCase):
             given = case.options.companions or {}
@@ -225,7 +230,10 @@ class SampleRun:
             text["validation_fraction"] = 0.5
             del text["corpus_format"]
         elif self.kind == "optimizer":
-            model["optimizer"] |= {"name": self.name, **arguments}
+            # as schedule_free needs it; others take any
+            model["optimizer"] |= {"name": self.name, "schedule": "constant", **arguments}
+        elif self.kind == "adapter":
+            model["adapter"] = {"name": self.name, **arguments}
         elif self.kind == "schedule":
             model["optimizer"]["schedule"] = {"name": self.name, **arguments}
         trainer = {"max_steps": STEPS, "val_check_interval": EVERY, "accelerator": "cpu"}
@@ -241,8 +249,8 @@ class SampleRun:
             **self.keys,
         }
 
-    def _encoder_of(self, case: TaskCase) -> dict[str, Any]:
-        """Return the config of the encoder that the author wants below a task."""
+    def _encoder_of(self, case: TaskCase | AdapterCase) -> dict[str, Any]:
+        """Return the config of the encoder that the author wants below the plugin."""
         given = case.options.encoder
         if given is None:
             return {"name": "bert", **SMALL, "causal": case.encoder().causal}

@@ -10,6 +10,7 @@ import numpy as np
 
 from bertlab import CausalLM, MaskedLM, encode_examples, prepare_sequences
 from bertlab.api import (
+    Adapter,
     BertlabError,
     Encoder,
     Example,
@@ -315,3 +316,25 @@ class EncoderCase(Case):
         vocab_size = self.language.tokenizer.vocab_size
         encoder: Encoder = self.plugin(vocab_size=vocab_size, **self.options.arguments)
         return encoder
+
+
+class AdapterCase(Case):
+    """An adapter under test."""
+
+    plugin: type[Adapter]
+
+    def encoder(self) -> Encoder:
+        """Return a plain encoder in evaluation mode: of the given class, or a tiny BertEncoder."""
+        with seeded(SEED):
+            made = (self.options.encoder or tiny_encoder)(self.language.tokenizer.vocab_size)
+            disturb(made)
+        return made.eval()
+
+    def adapt(self, encoder: Encoder) -> None:
+        """Let a new adapter change an encoder."""
+        with seeded(SEED):
+            self.new().adapt(encoder)
+
+    def batch(self) -> PackedBatch:
+        """Return sequences of unequal lengths."""
+        return pack([self.ids(words, words) for words in (9, 1, 16, 5)])

@@ -13,7 +13,7 @@ from torchmetrics import Metric
 
 from bertlab.api import EvaluatedModel, Evaluation, EvaluationResult, ScoreGrid
 from bertlab.api.batch import EncoderOutput, PackedBatch, PackedSequences, last_token, pack
-from bertlab.api.encoder import Encoder
+from bertlab.api.encoder import Adapter, Encoder
 from bertlab.api.examples import Column, DataSource, Example, Features, Labels, RawDocument
 from bertlab.api.optimizer import OptimizerRecipe, ParameterGroup, Progress, Schedule
 from bertlab.api.rng import CounterRNG
@@ -239,6 +239,14 @@ class GoodEncoder(Encoder):
 
     def attend(self, hidden: Tensor, batch: PackedBatch) -> Tensor:
         return packed_attention(self.qkv(hidden), batch, 1, 0.0, self.causal)
+
+
+class GoodAdapter(Adapter):
+    """Train biases only."""
+
+    def adapt(self, encoder: Encoder) -> None:
+        for name, parameter in encoder.named_parameters():
+            parameter.requires_grad_(name.endswith("bias"))
 
 
 class GoodMetric(Metric):

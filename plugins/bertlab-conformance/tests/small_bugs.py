@@ -739,6 +739,17 @@ class MovesItsWeights(Broken):
         return super().loss(output, batch)
 
 
+class CountsStepsItself(Broken):
+    """Moves its layer by how often it was called, which no checkpoint keeps."""
+
+    expects = ("run_goes_on_without_its_config", "is another after steps 7 to 12")
+    calls = 0
+
+    def after_step(self, step: int) -> None:
+        self.calls += 1
+        self.classifier.weight.mul_(1 + 0.01 * self.calls)
+
+
 class ShowsTheAnswer(CausalLM):
     """Predicts the tokens that it reads."""
 

@@ -6,7 +6,9 @@ from bertlab.encoders.bert import BertEncoder
 from bertlab.objectives.classification import Accuracy, MajorityAccuracy
 from bertlab.testing import conformance
 from bertlab_evaluations.attention import Attention
+from bertlab_modern.lora import LoRA
 from bertlab_modern.modern import ModernEncoder
+from bertlab_modern.sam import Sam
 
 SMALL = {
     "num_hidden_layers": 2,
@@ -48,6 +50,9 @@ test_adamw = conformance("adamw")
 test_muon = conformance("muon")
 test_lamb = conformance("lamb")
 test_lion = conformance("lion")
+test_schedule_free = conformance("schedule_free")
+test_sam = conformance(Sam)
+test_lora = conformance(LoRA)
 test_constant = conformance("constant")
 test_linear = conformance("linear")
 test_cosine = conformance("cosine")

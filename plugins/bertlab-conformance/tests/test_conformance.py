@@ -18,6 +18,7 @@ EXPECTED = {
     "encoder": 35,
     "objective": 60,
     "head": 65,
+    "adapter": 15,
     "metric": 15,
     "source": 12,
     "evaluation": 20,

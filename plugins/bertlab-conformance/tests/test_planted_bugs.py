@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+import broken_adapters
 import broken_commands
 import broken_evaluations
 import broken_exchange
@@ -43,7 +44,7 @@ def classes(*modules: object) -> list[Any]:
 
 BUGS = classes(
     *(broken_objectives, broken_others, broken_evaluations, broken_optimizers, broken_tokenizers),
-    *(broken_commands, broken_exchange, broken_heavy_command),
+    *(broken_commands, broken_exchange, broken_heavy_command, broken_adapters),
 )
 BUGS += broken_hooks.BUGS
 SMALL_BUGS = [bug for bug in classes(small_bugs) if bug not in BUGS]

@@ -7,11 +7,13 @@ change at all: sums over the bits of weights and moments are compared. For these
 audit looks as often as half a percent of the time allows.
 """
 
+import contextlib
 import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -19,7 +21,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from bertlab.api import BertlabError
-from bertlab.extend import free_memory, warn
+from bertlab.extend import warn
 from bertlab_guard.loss_watch import LOSS_WINDOW, jump_above
 
 _WATCH_SHARE = 0.005  # of the time, for sums
@@ -52,12 +54,14 @@ class Steps:
         losses: yields the loss of each micro-batch of a step, by its number, scaled so that
             gradients add up to the step's.
         clip: clips the gradient; False if the step is not to be taken.
+        after_step: what tasks move themselves after a step, counted from 1.
     """
 
     module: nn.Module
     optimizer: Optimizer
     losses: Callable[[int], Iterator[Tensor]]
     clip: Callable[[], bool]
+    after_step: Callable[[int], None]
 
     def trained(self) -> Iterator[tuple[str, Tensor]]:
         """Yield the weights that the optimiser moves, and their moments, with their names."""
@@ -95,6 +99,7 @@ class Steps:
             group["lr"] = rate
         if taken:
             self.optimizer.step()
+            self.after_step(step + 1)
 
 
 @dataclass
@@ -222,7 +227,7 @@ class StepAudit:
 
     def _has_room(self) -> bool:
         """Whether memory has room for two copies more: that to begin with, and one to compare."""
-        free = free_memory(torch.device("cpu"))
+        free = _free_memory()
         size = sum(each.nbytes for _, each in self.steps.tensors())
         return free is None or free > 3 * size  # and something is left
 
@@ -236,6 +241,20 @@ class StepAudit:
     def _put_back(self, tensors: dict[str, Tensor]) -> None:
         for name, each in self.steps.tensors():
             each.copy_(tensors[name])
+
+
+def _free_memory() -> int | None:
+    """Return the bytes that this process can still take; None if nobody says."""
+    found = []
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        lines = Path("/proc/meminfo").read_text("ascii").splitlines()
+        # "MemAvailable:   22334455 kB"
+        found += [1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvail")]
+    with contextlib.suppress(OSError, ValueError):
+        limit = Path("/sys/fs/cgroup/memory.max").read_text("ascii")
+        used = Path("/sys/fs/cgroup/memory.current").read_text("ascii")
+        found.append(int(limit) - int(used))  # ValueError: "max", no limit
+    return max(0, min(found)) if found else None
 
 
 def bit_sums(steps: Steps) -> dict[str, int]:

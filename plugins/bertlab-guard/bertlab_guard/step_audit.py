@@ -76,7 +76,8 @@ class StepAuditing(Callback):
             value, by = trainer.gradient_clip_val, trainer.gradient_clip_algorithm
             return bool(pl_module.clip(optimizer, value, by).isfinite())
 
-        self.audit = StepAudit(Steps(pl_module, optimizer, losses, clip), self.every)
+        steps = Steps(pl_module, optimizer, losses, clip, pl_module.after_step)
+        self.audit = StepAudit(steps, self.every)
 
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: PackedBatch, batch_idx: int

@@ -276,7 +276,7 @@ def test_callbacks_of_another_package_may_change_weights(
 
 def test_a_sum_sees_every_bit() -> None:
     module = torch.nn.Linear(3, 5)  # 15 weights: not a whole number of 8 bytes
-    steps = Steps(module, torch.optim.SGD(module.parameters()), iter, bool)
+    steps = Steps(module, torch.optim.SGD(module.parameters()), iter, bool, id)
     before = bit_sums(steps)
     for place in range(15):
         for bit in range(32):

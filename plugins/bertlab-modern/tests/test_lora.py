@@ -144,6 +144,25 @@ def test_it_is_a_plain_model_for_all_others(
     assert f"{len(model.encoder.state_dict())}" in capsys.readouterr().out
 
 
+def test_a_head_that_keeps_the_encoder_fixed_is_refused(base: bertlab.Run, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    row = '{"words": ["house", "%d"], "tags": ["O", "B-PER"]}\n'
+    rows.write_text("".join(row % number for number in range(20)))
+    given = {
+        "model": {
+            "head": {"name": "feature_tagging", "layers": [-1]},
+            "init_from": str(base.directory),
+            "adapter": {"name": "lora"},
+        },
+        "data": {"source": str(rows), "max_seq_length": 16},
+        "trainer": {"max_steps": 1, "accelerator": "cpu"},
+        "run_dir": str(tmp_path / "run"),
+    }
+    words = "model.adapter: found lora, expected none: feature_tagging keeps the encoder fixed"
+    with pytest.raises(bertlab.ConfigError, match=words):
+        bertlab.fit(given)
+
+
 def test_targets_that_are_not_there_are_refused(corpus: Path, tmp_path: Path) -> None:
     encoder = {"name": "bert", **SIZES}
     for settings, words in (

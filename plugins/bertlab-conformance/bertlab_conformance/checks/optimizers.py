@@ -17,7 +17,7 @@ from bertlab.extend import (
     parameter_groups,
 )
 from bertlab_conformance.cases import SEED, Case
-from bertlab_conformance.check import ConformanceFailure, check
+from bertlab_conformance.check import ConformanceFailure, NotApplicable, check
 
 _RATE, _DECAY = 0.01, 0.5
 _WORDS, _SIZE, _CLASSES = 7, 8, 3
@@ -201,6 +201,8 @@ def passes_over_missing_gradients(case: Case) -> None:
 @check("optimizer", after=_BUILT)
 def takes_a_closure(case: Case) -> None:
     """``step(closure)`` calls it once, with gradients on, and returns its loss."""
+    if case.plugin.needs_closure:
+        raise NotApplicable("it calls the closure more than once, as needs_closure says")
     model, optimizer = _made(case)
     calls = []
 

@@ -22,7 +22,16 @@ from bertlab_conformance.task_cases import EncoderCase
 
 _MOST_DOCUMENTS = 500
 _SAME = 1e-5  # of the largest value
-_KINDS = ("encoder", *TASK_KINDS, "optimizer", "schedule", "tokenizer", "source", "hooks")
+_KINDS = (
+    "encoder",
+    *TASK_KINDS,
+    "adapter",
+    "optimizer",
+    "schedule",
+    "tokenizer",
+    "source",
+    "hooks",
+)
 
 
 @check(
