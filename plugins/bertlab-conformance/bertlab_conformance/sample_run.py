@@ -24,10 +24,12 @@ from bertlab.extend import (
     forget_installed,
     hook_modules,
     listed,
+    make_folder,
     open_command,
     package_keys,
     read_request,
     why_unusable,
+    write_text,
 )
 from bertlab_conformance.cases import SEED, Case, SourceCase, TokenizerCase
 from bertlab_conformance.check import ConformanceFailure, NotApplicable
@@ -161,11 +163,11 @@ class SampleRun:
             return
         home = self.folder / "packages"
         place = home / f"{_PACKAGE.replace('-', '_')}-1.dist-info"
-        place.mkdir(parents=True, exist_ok=True)
-        (place / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {_PACKAGE}\nVersion: 1\n")
+        make_folder(place)
+        write_text(place / "METADATA", f"Metadata-Version: 2.1\nName: {_PACKAGE}\nVersion: 1\n")
         groups = {**self._lines, "bertlab.contract": ["contract = v3"]}
         sections = ["\n".join([f"[{group}]", *lines, ""]) for group, lines in groups.items()]
-        (place / "entry_points.txt").write_text("\n".join(sections), "utf-8")
+        write_text(place / "entry_points.txt", "\n".join(sections))
         sys.path.append(str(home))
         self._read_anew()
         try:
@@ -196,7 +198,7 @@ class SampleRun:
         tokenizer, corpus = self.folder / "tokenizer", self.folder / "corpus.txt"
         case.language.tokenizer.save(tokenizer)
         texts = [[case.language.text(8, n, part) for part in range(10)] for n in range(12)]
-        corpus.write_text("\n\n".join("\n".join(each) for each in texts) + "\n", "utf-8")
+        write_text(corpus, "\n\n".join("\n".join(each) for each in texts) + "\n")
         model: dict[str, Any] = {"encoder": {"name": "bert", **SMALL}, "objectives": ["mlm"]}
         model["optimizer"] = {"learning_rate": 1e-3, "warmup_steps": 2}
         data: dict[str, Any] = {"batch_size": 4, "num_workers": 0, "max_seq_length": _LONGEST}
@@ -262,5 +264,5 @@ class SampleRun:
     def _written(self, name: str, rows: Iterable[Mapping[str, Any]]) -> Path:
         """Write rows as JSON lines."""
         file = self.folder / f"{name}.jsonl"
-        file.write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
+        write_text(file, "".join(f"{json.dumps(row)}\n" for row in rows))
         return file

@@ -13,7 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from bertlab.extend import Config, explain_failed_write, make_folder, parse_json, read_text
+from bertlab.extend import (
+    Config,
+    explain_failed_write,
+    make_folder,
+    open_to_append,
+    parse_json,
+    read_text,
+)
 from bertlab_studies.errors import StudyError
 from bertlab_studies.plan.plan import HASH, Plan
 from bertlab_studies.plan.study_file import BASE, StudyConfig
@@ -181,8 +188,8 @@ def record(path: Path, entries: Sequence[Entry]) -> int:
     if text:
         with explain_failed_write(f"{path}: cannot be written"):
             make_folder(path.parent)
-            with path.open("a", encoding="utf-8") as file:
-                file.write(text)
+            with open_to_append(path) as file:
+                file.write(text.encode())
     return len(new)
 
 
