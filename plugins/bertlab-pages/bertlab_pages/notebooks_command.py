@@ -6,7 +6,7 @@ from pathlib import Path
 from jsonargparse import ArgumentParser
 
 from bertlab import CommandError
-from bertlab.extend import as_mistakes, parse_arguments, replacing, say
+from bertlab.extend import as_mistakes, make_folder, parse_arguments, replacing, say
 
 
 def main(command: str, argv: list[str]) -> int:
@@ -18,7 +18,7 @@ def main(command: str, argv: list[str]) -> int:
     if there := [name for name in found if (folder / name).exists()]:
         raise CommandError(f"{folder}: has {', '.join(there)} already, expected another folder")
     with as_mistakes():
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         for name, path in found.items():
             with replacing(folder / name) as file:
                 file.write(path.read_bytes())
