@@ -7,6 +7,7 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -23,6 +24,7 @@ _FOUND_TEXT = (
 )
 _SIZED = b"bytearray\n"  # in a pickle: called with a number it makes as many bytes
 _FOUND_SIZED = "found a bytearray, expected tensors"
+_MOST_VALUES = 10_000_000
 _BYTES_OF_OBJECT = 72  # of memory, at most, that one byte of a pickle takes: an empty mapping
 _ZIP_MAGIC = b"PK\x03\x04"  # torch.save writes zip archives since 1.6, pickles before
 
@@ -149,17 +151,20 @@ def _read_torch(path: Path) -> dict[str, Tensor]:
 
 
 def check_tensors(path: Path, content: object) -> None:
-    """Refuse tensors that are larger than the file, anywhere in what it holds."""
-    waiting: list[tuple[object, object]] = [("", content)]
-    seen: set[int] = set()
+    """Refuse tensors larger than the file, and few values in each other that stand for many."""
+    waiting: list[tuple[object, Any]] = [("", [content])]
+    found = 0
     while waiting:
-        name, value = waiting.pop()
-        if isinstance(value, Tensor):
-            _check_tensor(path, str(name)[:80], value)
-        elif isinstance(value, Mapping | list | tuple | set) and id(value) not in seen:
-            seen.add(id(value))  # once, as it may hold itself
-            inside = value.items() if isinstance(value, Mapping) else ((name, v) for v in value)
-            waiting += inside
+        above, inside = waiting.pop()
+        found += len(inside)
+        if found > _MOST_VALUES:
+            raise CheckpointError(f"{path}: stands for over {_MOST_VALUES:,} values, in each other")
+        for each in inside:
+            name, value = (each, inside[each]) if isinstance(inside, Mapping) else (above, each)
+            if isinstance(value, Tensor):
+                _check_tensor(path, str(name)[:80], value)
+            elif isinstance(value, Mapping | list | tuple | set):
+                waiting.append((name, value))
 
 
 def _check_tensor(path: Path, name: object, value: object) -> None:

@@ -197,10 +197,11 @@ class BertModule(LightningModule):
     def optimizer_step(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401  Lightning's
         """Take a step; where it was taken, tasks then move what they move themselves."""
         scaler = getattr(self.trainer.precision_plugin, "scaler", None)  # of fp16
-        scale = scaler.get_scale() if scaler else 0.0
+        # to read its scale waits for a GPU
+        scale = scaler.get_scale() if scaler and self.moving else 0.0
         super().optimizer_step(*arguments, **named)
         if self.moving and not (scaler and scaler.get_scale() < scale):
-            self.numerical_guard.finish()  # which waits for a GPU
+            self.numerical_guard.finish()  # which waits for a GPU, too
             if self.numerical_guard.was_taken:
                 self.after_step(self.trainer.global_step + 1)
 
