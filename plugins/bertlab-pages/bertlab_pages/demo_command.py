@@ -1,11 +1,10 @@
 """``bertlab demo``: a page on this machine to try a model, and to look inside it."""
 
-import sys
 from pathlib import Path
 
 from jsonargparse import ArgumentParser
 
-from bertlab.extend import parse_arguments, say, working
+from bertlab.extend import parse_arguments, working
 
 
 def main(command: str, argv: list[str]) -> int:
@@ -14,19 +13,11 @@ def main(command: str, argv: list[str]) -> int:
     from bertlab import load  # noqa: PLC0415  torch, not for --help
     from bertlab_pages.demo.model_view import ModelView, name_of  # noqa: PLC0415
     from bertlab_pages.demo.server import new_server  # noqa: PLC0415
-    from bertlab_pages.local_server import HOST  # noqa: PLC0415
+    from bertlab_pages.local_server import serve  # noqa: PLC0415
 
     with working(f"reading {Path(given.model).name}"):
         view = ModelView(load(given.model, given.head), name_of(given.model))
-    server = new_server(view, given.port)
-    say(f"http://{HOST}:{server.port}/ shows {given.model}; Ctrl-C ends it")
-    sys.stdout.flush()
-    try:
-        server.serve_forever()
-    except KeyboardInterrupt:
-        say("")
-    finally:
-        server.server_close()
+    serve(new_server(view, given.port), given.model)
     return 0
 
 

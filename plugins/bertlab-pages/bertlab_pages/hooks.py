@@ -34,13 +34,13 @@ def bertlab_fit_arguments(parser: "LightningArgumentParser") -> FitKeys:
 def bertlab_callbacks(run_dir: Path, config: "Namespace") -> "list[Callback]":
     """Return what draws the bar and the curves, and keeps what the run predicts."""
     from bertlab.extend import can_draw  # noqa: PLC0415
-    from bertlab_pages.held_out_rows import HeldOutRows  # noqa: PLC0415
     from bertlab_pages.loss_curve import LossCurve  # noqa: PLC0415
+    from bertlab_pages.run_diagnosis import RunDiagnosis  # noqa: PLC0415
     from bertlab_pages.samples import SampleRows  # noqa: PLC0415
 
     found: list[Callback] = [
         SampleRows(run_dir),
-        HeldOutRows(run_dir, config.task_name),
+        RunDiagnosis(run_dir, config.task_name),
         LossCurve(run_dir),
     ]
     if can_draw():

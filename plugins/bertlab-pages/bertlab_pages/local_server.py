@@ -3,6 +3,7 @@
 import io
 import json
 import socket
+import sys
 import time
 from collections.abc import Callable, Collection
 from typing import Any
@@ -14,6 +15,7 @@ from werkzeug.wrappers import Request, Response
 
 from bertlab import CommandError
 from bertlab.api import BertlabError
+from bertlab.extend import say
 
 HOST = "127.0.0.1"
 FRAMING = "frame-ancestors 'self'"  # no page of another site shows ours inside it
@@ -75,6 +77,18 @@ def local_server(
         ) from None
     hosts |= {f"{name}:{server.port}" for name in (HOST, "localhost")}
     return server
+
+
+def serve(server: BaseWSGIServer, shown: str) -> None:
+    """Say where a server shows something, and let it run until Ctrl-C."""
+    say(f"http://{HOST}:{server.port}/ shows {shown}; Ctrl-C ends it")
+    sys.stdout.flush()
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        say("")
+    finally:
+        server.server_close()
 
 
 def _is_of_other_site(request: Request, hosts: set[str]) -> bool:

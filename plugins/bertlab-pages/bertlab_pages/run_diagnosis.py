@@ -30,7 +30,7 @@ _INTERVAL = 30  # seconds from one page to the next, at least
 _SHARE = 100  # and so many times as long as the page took
 
 
-class HeldOutRows(Callback):
+class RunDiagnosis(Callback):
     """Keeps what heads predict for held-out rows, and writes the page while the run goes on.
 
     The states are those of the evaluation itself, so that nothing is encoded twice.
@@ -54,9 +54,13 @@ class HeldOutRows(Callback):
         self._next_page = time.monotonic() + _INTERVAL
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Begin the record."""
+        self._begin(trainer)
+
+    def _begin(self, trainer: Trainer) -> None:
         """Take over what an earlier session of the run has written; note data and commit."""
         data = getattr(trainer, "datamodule", None)
-        if not trainer.is_global_zero or not isinstance(data, TaskData):
+        if "data" in self.record or not trainer.is_global_zero or not isinstance(data, TaskData):
             return
         with contextlib.suppress(
             BertlabError, OSError, ValueError, TypeError
@@ -135,6 +139,7 @@ class HeldOutRows(Callback):
         self._remove_hook()
         if not trainer.is_global_zero or not isinstance(pl_module, BertModule):
             return
+        self._begin(trainer)  # of a run that goes on at its end, which trains no more
         sets = pl_module.evaluations.sets()
         for name, parts in self._parts.items():
             place = next(n for n, each in enumerate(sets) if name in each.tasks)

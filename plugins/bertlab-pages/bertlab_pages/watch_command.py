@@ -1,6 +1,5 @@
 """``bertlab watch``: the page of a run on this machine, which follows the run while it goes on."""
 
-import sys
 import time
 from pathlib import Path
 
@@ -9,8 +8,8 @@ from werkzeug.exceptions import NotFound
 from werkzeug.wrappers import Request, Response
 
 from bertlab import CheckpointError
-from bertlab.extend import MANIFEST_FILE, RESULTS_FILE, as_mistakes, parse_arguments, say
-from bertlab_pages.local_server import HEADERS, HOST, local_server
+from bertlab.extend import MANIFEST_FILE, RESULTS_FILE, as_mistakes, parse_arguments
+from bertlab_pages.local_server import HEADERS, local_server, serve
 from bertlab_pages.run_page import run_page
 
 _SILENCE = 600  # seconds without a new line in the logs, after which a run seems to have stopped
@@ -23,14 +22,7 @@ def main(command: str, argv: list[str]) -> int:
     if not (directory / MANIFEST_FILE).is_file():
         raise CheckpointError(f"{directory}: no such run (it has no {MANIFEST_FILE})")
     server = local_server(lambda request: answer(directory, request), ("/",), given.port)
-    say(f"http://{HOST}:{server.port}/ shows {directory}; Ctrl-C ends it")
-    sys.stdout.flush()
-    try:
-        server.serve_forever()
-    except KeyboardInterrupt:
-        say("")
-    finally:
-        server.server_close()
+    serve(server, str(directory))
     return 0
 
 

@@ -118,6 +118,20 @@ def test_a_run_that_goes_on_is_read_again_and_says_how_far_it_is(
     assert "refresh" not in run_page(tmp_path / "run", "stopped")
 
 
+def test_a_run_that_goes_on_at_its_end_keeps_its_page(
+    tmp_path: Path, tiny_run: Path, bertlab: Command
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(tiny_run, run)
+    before = json.loads((run / DIAGNOSIS).read_text("utf-8"))
+    code, _, error = bertlab("fit", "--ckpt_path", run)
+    assert code == 0
+    assert "left out" not in error
+    after = json.loads((run / DIAGNOSIS).read_text("utf-8"))
+    assert after["data"] == before["data"]
+    assert after["seconds"] >= before["seconds"]
+
+
 @pytest.mark.parametrize(
     "content",
     [
@@ -185,7 +199,7 @@ def test_a_head_whose_rows_cannot_be_shown_ends_no_run(
     def fail(*_: object) -> None:
         raise ValueError("odd rows")
 
-    monkeypatch.setattr("bertlab_pages.held_out_rows.diagnose", fail)
+    monkeypatch.setattr("bertlab_pages.run_diagnosis.diagnose", fail)
     code, _, error = bertlab(
         *("fit", "--model.init_from", tiny_run, "--model.head", "single_sentence"),
         *("--data.train", rows_file, "--data.max_seq_length", "32", "--data.batch_size", "8"),
