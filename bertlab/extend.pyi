@@ -61,6 +61,7 @@ from bertlab.config.checkpoint_config import check_stored as check_stored
 from bertlab.config.checkpoint_config import check_users_own as check_users_own
 from bertlab.config.checkpoint_config import is_listed as is_listed
 from bertlab.config.checkpoint_config import read_stored_config as read_stored_config
+from bertlab.config.merge import PLUGIN_SECTIONS as PLUGIN_SECTIONS
 from bertlab.config.merge import read_request as read_request
 from bertlab.config.named_classes import ADVICE as ADVICE
 from bertlab.config.named_classes import check_importable as check_importable
@@ -317,5 +318,6 @@ from bertlab.training.results import shown_figure as shown_figure
 from bertlab.training.same_run import check_same_config as check_same_config
 from bertlab.training.same_run import check_same_data as check_same_data
 from bertlab.training.same_run import refuse_other_config as refuse_other_config
+from bertlab.training.trainer import free_memory as free_memory
 from bertlab.training.trainer import keep_freed_memory as keep_freed_memory
 from bertlab.training.trainer import quiet_lightning as quiet_lightning

@@ -1,5 +1,6 @@
 """Lightning's Trainer as bertlab sets it up, its loggers, and the module that it trains."""
 
+import contextlib
 import ctypes
 import logging
 import os
@@ -10,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from lightning.fabric.plugins import CheckpointIO
 from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 from lightning.fabric.utilities.exceptions import MisconfigurationException
@@ -312,6 +314,24 @@ def keep_freed_memory() -> None:
     library.mallopt(_MMAP_MAX, 0)  # a large tensor's pages are no longer returned one by one
     library.mallopt(_TRIM_THRESHOLD, 2**31 - 1)  # never returns the end of the heap by itself
     library.mallopt(_TOP_PAD, 2**26)  # grows by 64 MiB at a time
+
+
+def free_memory(device: torch.device) -> int | None:
+    """Return the bytes that this process can still take of a device; None if nobody says."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    if device.type != "cpu":
+        return None
+    found = []
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        lines = Path("/proc/meminfo").read_text("ascii").splitlines()
+        # "MemAvailable:   22334455 kB"
+        found += [1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvail")]
+    with contextlib.suppress(OSError, ValueError):
+        limit = Path("/sys/fs/cgroup/memory.max").read_text("ascii")
+        used = Path("/sys/fs/cgroup/memory.current").read_text("ascii")
+        found.append(int(limit) - int(used))  # ValueError: "max", no limit
+    return max(0, min(found)) if found else None
 
 
 def choose_tokenizer(

@@ -30,6 +30,7 @@ from jsonargparse.typing import (
 from bertlab import BertlabError
 from bertlab.extend import (
     GROUPS,
+    PLUGIN_SECTIONS,
     Config,
     Request,
     default_cache_dir,
@@ -124,30 +125,22 @@ def _hooks() -> "list[EntryPoint]":
 
 def _plugins(request: Request) -> dict[Any, list[str]]:
     """Return the names of a request's plugins by kind."""
+    single = {kind: getattr(request, kind) for kind in PLUGIN_SECTIONS.values()}
     return {
-        "encoder": [request.encoder],
+        **{kind: [name] for kind, name in single.items() if name is not None},
         "objective": [*request.objectives],
         "head": [*request.head_sections.values()],
         "metric": [*request.metrics],
-        "optimizer": [request.optimizer],
-        "schedule": [request.schedule],
-        "tokenizer": [] if request.tokenizer is None else [request.tokenizer],
-        "adapter": [] if request.adapter is None else [request.adapter],
     }
 
 
 def _is_of(parser: ArgumentParser, request: Request) -> bool:
     """Whether a parser has the plugins of a request: its own run may have made another since."""
-    named = {
-        "model.encoder.name": request.encoder,
-        "model.adapter.name": request.adapter,
-        "model.optimizer.name": request.optimizer,
-        "model.optimizer.schedule.name": request.schedule,
-        **{f"{key}.name": head for key, head in request.head_sections.items()},
-    }
     known = keys_of(parser)
-    if any(key not in known or parser.get_default(key) != name for key, name in named.items()):
-        return False
+    named = {key: getattr(request, kind) for key, kind in PLUGIN_SECTIONS.items()}
+    for key, name in (named | request.head_sections).items():
+        if name != (parser.get_default(f"{key}.name") if f"{key}.name" in known else None):
+            return False
     heads = {key for key in known if re.fullmatch(r"model\.head(s\.[^.]+)?\.name", key)}
     same_heads = heads == {f"{key}.name" for key in request.head_sections}
     # an objective without arguments has no key

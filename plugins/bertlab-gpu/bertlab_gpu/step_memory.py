@@ -5,11 +5,9 @@ what autograd saves for the backward pass, which is measured on a few sequences:
 number.
 """
 
-import contextlib
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from lightning.pytorch import Trainer
@@ -17,7 +15,7 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from bertlab.api import TaskData
-from bertlab.extend import BertModule, TrainerError, warn, whole_ends
+from bertlab.extend import BertModule, TrainerError, free_memory, warn, whole_ends
 
 AUTO = "auto"  # of trainer.accumulate_grad_batches
 _SAMPLE = 16  # sequences that are measured
@@ -106,24 +104,6 @@ def measure(model: BertModule, data: TaskData, trainer: Trainer) -> StepMemory:
         model=_bytes(model.parameters()) + (_COPIES - 1) * trained,
         token=_TEMPORARY * sum(saved.values()) / len(batch.input_ids),
     )
-
-
-def free_memory(device: torch.device) -> int | None:
-    """Return the bytes that this process can still take of a device; None if nobody says."""
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    if device.type != "cpu":
-        return None
-    found = []
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        lines = Path("/proc/meminfo").read_text("ascii").splitlines()
-        # "MemAvailable:   22334455 kB"
-        found += [1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvail")]
-    with contextlib.suppress(OSError, ValueError):
-        limit = Path("/sys/fs/cgroup/memory.max").read_text("ascii")
-        used = Path("/sys/fs/cgroup/memory.current").read_text("ascii")
-        found.append(int(limit) - int(used))  # ValueError: "max", no limit
-    return max(0, min(found)) if found else None
 
 
 def _rough(model: BertModule, data: TaskData, sequences: float) -> float:

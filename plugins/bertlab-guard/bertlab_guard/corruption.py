@@ -7,13 +7,11 @@ change at all: sums over the bits of weights and moments are compared. For these
 audit looks as often as half a percent of the time allows.
 """
 
-import contextlib
 import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -21,7 +19,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from bertlab.api import BertlabError
-from bertlab.extend import warn
+from bertlab.extend import free_memory, warn
 from bertlab_guard.loss_watch import LOSS_WINDOW, jump_above
 
 _WATCH_SHARE = 0.005  # of the time, for sums
@@ -227,7 +225,7 @@ class StepAudit:
 
     def _has_room(self) -> bool:
         """Whether memory has room for two copies more: that to begin with, and one to compare."""
-        free = _free_memory()
+        free = free_memory(torch.device("cpu"))
         size = sum(each.nbytes for _, each in self.steps.tensors())
         return free is None or free > 3 * size  # and something is left
 
@@ -241,20 +239,6 @@ class StepAudit:
     def _put_back(self, tensors: dict[str, Tensor]) -> None:
         for name, each in self.steps.tensors():
             each.copy_(tensors[name])
-
-
-def _free_memory() -> int | None:
-    """Return the bytes that this process can still take; None if nobody says."""
-    found = []
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        lines = Path("/proc/meminfo").read_text("ascii").splitlines()
-        # "MemAvailable:   22334455 kB"
-        found += [1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvail")]
-    with contextlib.suppress(OSError, ValueError):
-        limit = Path("/sys/fs/cgroup/memory.max").read_text("ascii")
-        used = Path("/sys/fs/cgroup/memory.current").read_text("ascii")
-        found.append(int(limit) - int(used))  # ValueError: "max", no limit
-    return max(0, min(found)) if found else None
 
 
 def bit_sums(steps: Steps) -> dict[str, int]:
