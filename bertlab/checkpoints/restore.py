@@ -28,13 +28,7 @@ from bertlab.checkpoints.training_state import refusing_config
 from bertlab.config.request import Request
 from bertlab.config.yaml_files import Config, differences, split_arguments, yaml_inline
 from bertlab.data.module import EvaluationRows, TaskData
-from bertlab.errors import (
-    CheckpointError,
-    ConfigError,
-    TokenizerError,
-    nearest,
-    say,
-)
+from bertlab.errors import CheckpointError, ConfigError, TokenizerError, nearest, say
 from bertlab.model.build import build_encoder
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import read_optimizer

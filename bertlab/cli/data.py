@@ -10,15 +10,7 @@ from jsonargparse import ArgumentParser
 
 from bertlab.config.parse import parse_arguments
 from bertlab.config.yaml_files import split_arguments
-from bertlab.errors import (
-    CorpusError,
-    OutputError,
-    check_at_least,
-    print_table,
-    say,
-    warn,
-    working,
-)
+from bertlab.errors import CorpusError, OutputError, check_at_least, print_table, say, warn, working
 from bertlab.plugins.hooks import first_result
 
 if TYPE_CHECKING:

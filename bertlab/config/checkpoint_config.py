@@ -19,13 +19,7 @@ from bertlab.config.named_classes import CLASS_KEYS, advice, is_word, names_clas
 from bertlab.config.recorded import decides
 from bertlab.config.request import SECTION, SEED_PARTS, is_file_name
 from bertlab.config.yaml_files import Config, read_config, value_at
-from bertlab.errors import (
-    BertlabError,
-    CheckpointError,
-    DamagedCheckpointError,
-    ResumeError,
-    warn,
-)
+from bertlab.errors import BertlabError, CheckpointError, DamagedCheckpointError, ResumeError, warn
 from bertlab.plugins.hooks import package_keys
 
 # of Lightning's Trainer; each takes plain values, or words such as gpu, ddp, bf16-mixed

@@ -19,14 +19,7 @@ from bertlab.config.checkpoint_config import check_stored, check_users_own
 from bertlab.config.named_classes import ADVICE, check_importable, check_no_classes
 from bertlab.config.parse import explain_unknown_key, first_leaf, refusal, refuse_null, show
 from bertlab.config.recorded import refuse_unknown
-from bertlab.config.request import (
-    SEED_SECTION,
-    TEXTS,
-    Request,
-    Seeds,
-    check_seeds,
-    choose_seed,
-)
+from bertlab.config.request import SEED_SECTION, TEXTS, Request, Seeds, check_seeds, choose_seed
 from bertlab.config.yaml_files import (
     Config,
     NoValue,
@@ -38,14 +31,7 @@ from bertlab.config.yaml_files import (
     nulls,
     unknown_keys,
 )
-from bertlab.errors import (
-    BertlabError,
-    ConfigError,
-    causes,
-    missing_package,
-    told,
-    told_with_place,
-)
+from bertlab.errors import BertlabError, ConfigError, causes, missing_package, told, told_with_place
 from bertlab.plugins.hooks import package_keys
 from bertlab.plugins.index import package_of
 

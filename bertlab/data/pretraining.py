@@ -15,11 +15,7 @@ from bertlab.api.task import Objective, Task
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.data.corpus.corpus import Corpus, naming
 from bertlab.data.corpus.documents import Format
-from bertlab.data.corpus.prepare import (
-    open_prepared,
-    prepare_cached,
-    tokenizer_cached,
-)
+from bertlab.data.corpus.prepare import open_prepared, prepare_cached, tokenizer_cached
 from bertlab.data.corpus.store import StoreReport, TokenStore, check_pairs
 from bertlab.data.inputs import TextRows, input_texts
 from bertlab.data.loader import SamplingReport, SequenceStream, StepLoader, report_sampling

@@ -21,11 +21,7 @@ from bertlab.api.examples import Example, Labels
 from bertlab.api.task import Head, TaskContext, TaskLoss
 from bertlab.encoders.layers import Dropout, initialize
 from bertlab.errors import ConfigError, DataError, check_share, nearest
-from bertlab.objectives.classification import (
-    Accuracy,
-    MajorityAccuracy,
-    classification_loss,
-)
+from bertlab.objectives.classification import Accuracy, MajorityAccuracy, classification_loss
 
 
 class ClassCounts(Metric):

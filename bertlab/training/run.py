@@ -15,13 +15,7 @@ from bertlab.errors import CheckpointError, as_mistakes
 from bertlab.files import read_object
 from bertlab.plugins.hooks import opened_by_package
 from bertlab.training.cli import open_command
-from bertlab.training.results import (
-    Results,
-    history_rows,
-    read_curves,
-    read_results,
-    shown_figure,
-)
+from bertlab.training.results import Results, history_rows, read_curves, read_results, shown_figure
 
 if TYPE_CHECKING:
     import pandas

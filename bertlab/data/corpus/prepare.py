@@ -42,13 +42,7 @@ from bertlab.data.corpus.store import (
 from bertlab.data.corpus.store_writer import TokenStoreWriter, check_free, store_writer
 from bertlab.data.rows.lines import explain_failed_read
 from bertlab.data.sources import RemoteFile, default_cache_dir, located
-from bertlab.errors import (
-    ConfigError,
-    CorpusError,
-    TokenStoreError,
-    check_processes,
-    working,
-)
+from bertlab.errors import ConfigError, CorpusError, TokenStoreError, check_processes, working
 from bertlab.files import make_folder, remove_abandoned, write_json
 from bertlab.tokenizer.files import load_tokenizer
 from bertlab.tokenizer.kinds import TRAINING_VERSION, WordPiece, save_new, train_tokenizer

@@ -30,14 +30,7 @@ from bertlab.data.rows.lines import (
 )
 from bertlab.data.sources import File
 from bertlab.errors import DataError
-from bertlab.files import (
-    DECODER,
-    READING_MB,
-    check_json,
-    check_memory,
-    parse_json,
-    reading_budget,
-)
+from bertlab.files import DECODER, READING_MB, check_json, check_memory, parse_json, reading_budget
 
 Cells = Iterator[tuple[int, list[str]]]
 HasHeader = Callable[[list[str]], bool]
