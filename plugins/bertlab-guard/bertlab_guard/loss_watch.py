@@ -1,9 +1,8 @@
 """Warnings of loss spikes, heads that do not learn, and rows that are evaluated and trained on."""
 
-import json
 import statistics
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import torch
@@ -56,8 +55,9 @@ class LossWatch(Callback):
         for part in parts.values() if trainer.is_global_zero else ():
             if not isinstance(part, LabelledData) or part.head is None:
                 continue
+            trained = set(_texts(part.rows["train"].rows, part.head.columns))
             for each in part.evaluation_sets():
-                found = rows_in_both(part.rows["train"].rows, each.rows, part.head.columns)
+                found = sum(read in trained for read in _texts(each.rows, part.head.columns))
                 if found > _IN_BOTH * len(each.rows):
                     warn(
                         f"{part.head_name}: {found:,} of the {len(each.rows):,} rows of "
@@ -103,17 +103,10 @@ class LossWatch(Callback):
         losses.append(loss)
 
 
-def rows_in_both(
-    train: Sequence[Example], rows: Sequence[Example], columns: Sequence[Column]
-) -> int:
-    """Return how many rows read what a training row reads; their truth may differ."""
+def _texts(rows: Sequence[Example], columns: Sequence[Column]) -> Iterator[int]:
+    """Yield a hash of what is read of each row: all but its truth."""
     names = [column.name for column in columns if not column.is_truth]
-
-    def key(row: Example) -> int:
-        return hash(json.dumps([row.values.get(name) for name in names], default=str))
-
-    seen = set(map(key, train))
-    return sum(key(row) in seen for row in rows)
+    return (hash(repr([row.values.get(name) for name in names])) for row in rows)
 
 
 def _rests(task: nn.Module) -> bool:
