@@ -99,7 +99,11 @@ _REFUSED = {
 }
 
 # DDP waits for the gradient of every parameter, unless it is told that some have none
-_WITH_IDLE = {"auto": "ddp", "ddp": "ddp", "ddp_spawn": "ddp_spawn"}
+_WITH_IDLE = {
+    "auto": "ddp_find_unused_parameters_true",
+    "ddp": "ddp_find_unused_parameters_true",
+    "ddp_spawn": "ddp_spawn_find_unused_parameters_true",
+}
 
 
 def make_trainer(
@@ -138,8 +142,7 @@ def make_trainer(
         # also where torchrun has one process left
         is_ddp = isinstance(trainer.strategy, DDPStrategy)
         if idles and is_ddp and arguments["strategy"] in _WITH_IDLE:
-            told = f"{_WITH_IDLE[arguments['strategy']]}_find_unused_parameters_true"
-            trainer = Trainer(**arguments | {"strategy": told})
+            trainer = Trainer(**arguments | {"strategy": _WITH_IDLE[arguments["strategy"]]})
     except (MisconfigurationException, ValueError, TypeError, ImportError) as error:
         raise TrainerError(_named(error, arguments)) from error
     _check_torchrun(trainer, settings["devices"])
