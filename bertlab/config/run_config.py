@@ -100,7 +100,7 @@ class RunConfig:
         from lightning.pytorch import Callback  # noqa: PLC0415  torch
 
         try:
-            made: Namespace = self.parser.instantiate_classes(self.values)
+            made: Namespace = self.parser.instantiate(self.values)
         except Exception as error:  # whatever a class that a user names raises of its arguments
             if (reason := missing_package(error)) is not None:
                 raise ConfigError(f"{self._place_of(error)}: {reason}") from None

@@ -50,6 +50,7 @@ SMALL = {
     "intermediate_size": 64,
     "max_position_embeddings": 64,
 }
+WITHOUT_PAIRS = "full_sentences"  # input format, of bertlab-modern
 _LONGEST = 32  # tokens of a sequence
 _PACKAGE = "conformance-run"
 
@@ -229,8 +230,10 @@ class SampleRun:
             del data["tokenizer"]
         elif isinstance(case, SourceCase):
             text["corpus"] = case.new().name.replace("conformance", self.name, 1)
-            text["validation_fraction"] = 0.5
-            del text["corpus_format"]
+            # few documents have no pairs, and the kit's tokenizer may not know their words
+            text |= {"validation_fraction": 0.5, "input_format": WITHOUT_PAIRS}
+            data["vocab_size"] = 2000
+            del text["corpus_format"], data["tokenizer"]
         elif self.kind == "optimizer":
             # as schedule_free needs it; others take any
             model["optimizer"] |= {"name": self.name, "schedule": "constant", **arguments}

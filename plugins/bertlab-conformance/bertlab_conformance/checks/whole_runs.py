@@ -8,6 +8,7 @@ import torch
 import bertlab
 from bertlab import TokenPrediction
 from bertlab.api import DataSource, pack
+from bertlab.extend import installed
 from bertlab_conformance.cases import Case, SourceCase, kind_of
 from bertlab_conformance.check import (
     TASK_KINDS,
@@ -17,7 +18,7 @@ from bertlab_conformance.check import (
 )
 from bertlab_conformance.checks.building import USABLE
 from bertlab_conformance.comparisons import changed_tensor, difference, state_difference
-from bertlab_conformance.sample_run import EVERY, STEPS, SampleRun
+from bertlab_conformance.sample_run import EVERY, STEPS, WITHOUT_PAIRS, SampleRun
 from bertlab_conformance.task_cases import EncoderCase
 
 _MOST_DOCUMENTS = 500
@@ -145,6 +146,8 @@ def transformers_gives_the_same(case: EncoderCase) -> None:
 def _need_a_small_corpus(case: SourceCase) -> None:
     if case.plugin.documents is DataSource.documents:
         raise NotApplicable("it has no documents to pre-train on")
+    if WITHOUT_PAIRS not in installed("input_format"):
+        raise NotApplicable(f"a run needs the input format {WITHOUT_PAIRS} of bertlab-modern")
     found = sum(1 for _ in islice(case.new().documents(), _MOST_DOCUMENTS + 1))
     if not 4 <= found <= _MOST_DOCUMENTS:
         raise NotApplicable(f"a run of a moment needs 4 to {_MOST_DOCUMENTS} documents")
