@@ -8,6 +8,7 @@ import re
 import traceback
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,8 @@ _LATER_DATA = ("text", "text_pair", "delimiter", "quote", "empty", "objectives")
 _LATER_TEXT = ("input",)
 _CLASS = re.compile(r"'class_path': '([\w.]+)'")
 _JSONARGPARSE = Path(jsonargparse.__file__).parent
+# the default of Timer's `interval: str` is a member of an enum, which jsonargparse leaves as it is
+yaml.SafeDumper.add_multi_representer(Enum, lambda dumper, it: dumper.represent_data(it.value))
 _FIT_ONLY = (
     *("checkpoint", "max_tokens", "max_words", "on_nonfinite", "compile"),
     *_RUN_KEYS,

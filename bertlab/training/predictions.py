@@ -18,7 +18,7 @@ from bertlab.api.task import Head
 from bertlab.data.examples.source import LEFT_OUT, UnreadableRow
 from bertlab.data.module import TaskData
 from bertlab.data.rows.lines import PACKED, SPREADSHEETS
-from bertlab.errors import ConfigError, DataError, OutputError, nearest, warn
+from bertlab.errors import ConfigError, DataError, OutputError, TrainerError, nearest, warn
 from bertlab.files import WholeFile
 from bertlab.plugins.hooks import first_result
 from bertlab.plugins.index import installed, load_class, where_to_get
@@ -159,6 +159,14 @@ class PredictionWriter(Callback):
                 f"{len(self.unreadable):,} of {self.next_row:,} rows have an error in place of a "
                 f"prediction: {self.unreadable[0]}; data.bad_rows: refuse stops at the first"
             )
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Refuse to leave rows out."""
+        del pl_module
+        limit = trainer.limit_predict_batches
+        if stage == "predict" and (isinstance(limit, int) or limit < 1):  # 1 is a batch, 1.0 all
+            keys = "trainer.limit_predict_batches, fast_dev_run"
+            raise TrainerError(f"{keys}: rows would be left out; give a file of fewer rows")
 
     def on_predict_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Show no line of progress among predictions on standard output."""

@@ -95,6 +95,8 @@ _REFUSED = {
     "its own; bertlab-guard warns of losses that jump",
     "StochasticWeightAveraging": "it averages when the last weights are saved already; expected "
     "WeightAveraging or EMAWeightAveraging",
+    "OnExceptionCheckpoint": "a new run would start from the file that an earlier one left; "
+    "expected --ckpt_path RUN, which has the last whole checkpoint",
     "ModelPruning": "it gives weights other names, by which no checkpoint could be read",
 }
 

@@ -2,6 +2,7 @@
 
 from inspect import signature
 from pathlib import Path
+from shlex import split
 
 import lightning.pytorch.callbacks as shipped
 import pytest
@@ -26,19 +27,23 @@ def test_the_reference_names_all() -> None:
     "settings",
     [
         "--trainer.limit_train_batches 2 --trainer.val_check_interval 2",
-        "--trainer.limit_val_batches 0 --trainer.use_distributed_sampler true",
+        "--trainer.limit_val_batches 0 --trainer.benchmark true "
+        "--trainer.use_distributed_sampler true",
         "--trainer.num_sanity_val_steps 2 --trainer.reload_dataloaders_every_n_epochs 1",
         "--trainer.check_val_every_n_epoch 2 --trainer.val_check_interval 1.0",
         "--trainer.inference_mode false --trainer.detect_anomaly true "
         "--trainer.limit_val_batches 1 "
         "--trainer.callbacks+=LearningRateMonitor --trainer.callbacks+=DeviceStatsMonitor",
+        "--trainer.deterministic true --trainer.profiler simple "
+        "--trainer.callbacks+ '{class_path: Timer, init_args: {duration: \"00:01:00:00\"}}' "
+        "--trainer.callbacks+ '{class_path: ModelSummary, init_args: {max_depth: 3}}'",
     ],
 )
 def test_what_leaves_the_steps_as_they_are(
     tiny_config: Path, tiny_run: Path, tmp_path: Path, bertlab: Command, settings: str
 ) -> None:
     run = tmp_path / "run"
-    code, _, error = bertlab("fit", "--config", tiny_config, *settings.split(), "--run_dir", run)
+    code, _, error = bertlab("fit", "--config", tiny_config, *split(settings), "--run_dir", run)
     assert code == 0, error
     found, expected = (
         torch.load(each / "checkpoints/last.ckpt", weights_only=True)["state_dict"]
@@ -68,6 +73,13 @@ def test_what_leaves_the_steps_as_they_are(
                 "{class_path: StochasticWeightAveraging, init_args: {swa_lrs: 1.0}}",
             ],
             "found StochasticWeightAveraging: it averages when the last weights are saved",
+        ),
+        (
+            [
+                "--trainer.callbacks",
+                "{class_path: OnExceptionCheckpoint, init_args: {dirpath: kept}}",
+            ],
+            "found OnExceptionCheckpoint: a new run would start from the file that an earlier",
         ),
         (["--trainer.callbacks", "BackboneFinetuning"], "found BackboneFinetuning: it freezes"),
         (

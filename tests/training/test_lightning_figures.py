@@ -104,6 +104,8 @@ def by_norm(parameters: Sequence[nn.Parameter]) -> object:
         ),
         (["gradient_clip_val=null"], None, None),
         (["precision=bf16-mixed"], by_norm, torch.bfloat16),
+        (["precision=64-true"], by_norm, None),
+        (["precision=bf16-true"], by_norm, None),
     ],
 )
 def test_clipping_and_precision(
@@ -113,11 +115,14 @@ def test_clipping_and_precision(
     autocast: torch.dtype | None,
 ) -> None:
     recorded(*(f"--trainer.{each}" for each in settings))
-    found = Recorder.losses
-    assert found == pytest.approx(plain_loop(6, clip, autocast), rel=1e-6)
+    assert Recorder.losses == pytest.approx(plain_loop(6, clip, autocast), rel=1e-6)
+    computed = weights_of(Recorder.module)
+    assert all(torch.allclose(computed[name], it) for name, it in Recorder.weights[-1].items())
     # and it is not what the run computes without the setting
     Recorder.module.float()
-    assert found != pytest.approx(plain_loop(6, by_norm), rel=1e-6)
+    plain_loop(6, by_norm)
+    usual = weights_of(Recorder.module)
+    assert any((usual[name] != it).any() for name, it in Recorder.weights[-1].items())
 
 
 def test_a_fast_run_takes_the_first_steps(recorded: Callable[..., Weights]) -> None:

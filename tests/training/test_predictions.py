@@ -56,6 +56,20 @@ def predicted(bertlab: Command, *arguments: object) -> list[dict[str, object]]:
     return [json.loads(line) for line in output.splitlines()]
 
 
+@pytest.mark.parametrize(
+    "setting", ["limit_predict_batches 1", "limit_predict_batches 0", "fast_dev_run true"]
+)
+def test_no_row_is_left_out(
+    classifier: Path, texts: Path, tmp_path: Path, bertlab: Command, setting: str
+) -> None:
+    output = tmp_path / "out.csv"
+    given = ("--ckpt_path", classifier, "--input", texts, "--output", output)
+    code, _, error = bertlab("predict", *given, *f"--trainer.{setting}".split())
+    assert code == 2
+    assert "trainer.limit_predict_batches, fast_dev_run: rows would be left out" in error
+    assert not output.exists()
+
+
 def test_a_run_keeps_the_cluster_of_each_row(classifier: Path) -> None:
     lines = (classifier / "predictions.jsonl").read_text("utf-8").splitlines()
     found = [json.loads(line) for line in lines]
