@@ -2,13 +2,15 @@
 
 ::
 
-    python benchmarks/mutations.py --faults 50 --seed 0
+    pytest -n auto -m 'not slow' --cov=bertlab --cov-context=test --cov-report=  # with pytest-cov
+    python benchmarks/mutations.py --faults 50 --seed 0 --covered .coverage
 
 A fault is an off-by-one, a dropped term or a swapped branch, in a line that the draw chooses. No
 file is changed: the fault is put in when the module is imported, in the tests' processes and in
-those that they start. First the tests of the module's own room run, then all fast tests, each until
-one fails. A fault that changes nothing that can be seen is not found, nor is one in a line that no
-test reaches: the place of each is printed, to be read.
+those that they start. First the tests that enter its line run (without ``--covered`` those of the
+module's own room), then all fast tests, each until one fails. A fault that changes nothing that can
+be seen is not found, nor is one in a line that no test reaches: the place of each is printed, to be
+read.
 """
 
 import argparse
@@ -23,6 +25,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 LIMIT = 3600  # seconds for the tests of one fault
@@ -127,9 +130,24 @@ def draw_faults(count: int, seed: int) -> list[Fault]:
     return [draw.choice(by_kind[kinds[number % len(kinds)]]) for number in range(count)]
 
 
+def tests_of(fault: Fault, covered: Path | None) -> list[str]:
+    """Return the tests that enter the line of a fault; those of its room where none is known."""
+    contexts: set[str] = set()
+    if covered is not None:
+        data = import_module("coverage").CoverageData(str(covered))
+        data.read()
+        contexts.update(data.contexts_by_lineno(str(fault.path)).get(fault.line, ()))
+    # tests/a.py::test_b|run -> tests/a.py::test_b; what an import enters has no test
+    if tests := sorted({each.rpartition("|")[0] for each in contexts} - {""}):
+        return tests
+    room = Path("tests", fault.path.relative_to(ROOT / "bertlab").parts[0])
+    return [str(room)] if (ROOT / room).is_dir() else []
+
+
 def finds(fault: Fault, tests: list[str]) -> str | None:
     """Return which fast test fails first with a fault, None where all pass."""
     with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "tests.txt").write_text("\n".join(tests))
         text = AT_IMPORT.format(
             path=str(fault.path), before=fault.before, after=fault.after, start=fault.start
         )
@@ -137,7 +155,7 @@ def finds(fault: Fault, tests: list[str]) -> str | None:
         paths = filter(None, [folder, os.environ.get("PYTHONPATH")])
         command = [sys.executable, "-m", "pytest", "-qx", "-n2", "-p", "no:cacheprovider"]
         with subprocess.Popen(
-            [*command, "-m", "not slow", *tests],
+            [*command, "-m", "not slow", *([f"@{folder}/tests.txt"] if tests else [])],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"},
             stdout=subprocess.PIPE,
@@ -161,17 +179,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--faults", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--own_room", action="store_true", help="run no other tests than its room's"
-    )
+    parser.add_argument("--covered", type=Path, help="which tests enter a line: pytest-cov's file")
+    parser.add_argument("--only_these", action="store_true", help="do not go on to all fast tests")
     given = parser.parse_args()
     found = 0
     for fault in draw_faults(given.faults, given.seed):
         began = time.monotonic()
-        room = fault.path.relative_to(ROOT / "bertlab").parts[0]
-        own = [f"tests/{room}"] if (ROOT / "tests" / room).is_dir() else []
-        seen = finds(fault, own) if own else None
-        if seen is None and not given.own_room:
+        tests = tests_of(fault, given.covered)
+        seen = finds(fault, tests) if tests else None
+        if seen is None and not given.only_these:
             seen = finds(fault, [])
         found += seen is not None
         state = "NOT FOUND" if seen is None else "found"
