@@ -16,6 +16,7 @@ from bertlab.api.batch import PackedBatch
 from bertlab.checkpoints.run_directory import BEST_CHECKPOINT
 from bertlab.config.request import check_file_name
 from bertlab.config.run_config import AUTO
+from bertlab.config.yaml_files import load_yaml
 from bertlab.errors import ConfigError, DamagedCheckpointError, nearest
 from bertlab.files import write_json
 from bertlab.model.evaluation import HEADS_MEAN, heads_direction
@@ -213,8 +214,10 @@ def _check_figures(filename: str, model: BertModule) -> None:
 def direct_callbacks(trainer: Trainer, model: BertModule, given: object) -> None:
     """Give the user's EarlyStopping and ModelCheckpoint the better end of what they monitor."""
     callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
+    # a file has a mapping, --trainer.callbacks its text, --trainer.callbacks+ a Namespace
+    given = load_yaml(given) if isinstance(given, str) else given
     written = given if isinstance(given, list) else [given]
-    arguments = [each.get("init_args") or {} for each in written if isinstance(each, Mapping)]
+    arguments = [each.get("init_args") or {} for each in written if hasattr(each, "get")]
     for each in callbacks:
         if isinstance(each, BestCheckpoint) or not isinstance(
             each, EarlyStopping | ModelCheckpoint

@@ -145,7 +145,7 @@ def make_trainer(
         is_ddp = isinstance(trainer.strategy, DDPStrategy)
         if idles and is_ddp and arguments["strategy"] in _WITH_IDLE:
             trainer = Trainer(**arguments | {"strategy": _WITH_IDLE[arguments["strategy"]]})
-    except (MisconfigurationException, ValueError, TypeError, ImportError) as error:
+    except (MisconfigurationException, RuntimeError, ValueError, TypeError, ImportError) as error:
         raise TrainerError(_named(error, arguments)) from error
     _check_torchrun(trainer, settings["devices"])
     return trainer
@@ -264,7 +264,8 @@ def _named(error: Exception, arguments: Mapping[str, Any]) -> str:
         # transformer-engine: Requirement 'transformer_engine>=0.11.0' not met
         package = isinstance(found, str) and found.replace("-", "_") in refusal
         if package or re.search(rf"\b{key}\b", refusal):
-            return f"trainer.{key}: found {found!r}: {missing_package(error) or refusal}"
+            shown = "" if key == "callbacks" else f"found {found!r}: "
+            return f"trainer.{key}: {shown}{missing_package(error) or refusal}"
     return f"trainer: {missing_package(error) or refusal}"
 
 

@@ -6,6 +6,7 @@ from unittest.mock import Mock
 
 import pytest
 import torch
+from jsonargparse import Namespace
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 
 from bertlab.checkpoints.run_checkpoint import last_checkpoint
@@ -148,9 +149,14 @@ def test_callbacks_of_the_user_take_the_better_end() -> None:
     stop = EarlyStopping("val/a/odd", mode="max")
     with pytest.raises(ConfigError, match="nothing tells the better end"):
         direct_callbacks(Mock(callbacks=[stop]), model, None)
-    given = [{"class_path": "EarlyStopping", "init_args": {"monitor": "val/a/odd", "mode": "max"}}]
-    direct_callbacks(Mock(callbacks=[stop]), model, given)
-    assert stop.mode == "max"
+    own = {"monitor": "val/a/odd", "mode": "max"}
+    for given in (
+        [{"class_path": "EarlyStopping", "init_args": own}],
+        [Namespace(class_path="EarlyStopping", init_args=Namespace(own))],
+        "{class_path: EarlyStopping, init_args: {monitor: val/a/odd, mode: max}}",
+    ):
+        direct_callbacks(Mock(callbacks=[stop]), model, given)
+        assert stop.mode == "max"
     mixed = ModelCheckpoint(monitor="val/loss", every_n_train_steps=5)
     with pytest.raises(ConfigError, match="figures of another step"):
         direct_callbacks(Mock(callbacks=[mixed]), model, None)

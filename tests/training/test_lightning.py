@@ -81,6 +81,14 @@ def test_what_leaves_the_steps_as_they_are(
             ],
             "found OnExceptionCheckpoint: a new run would start from the file that an earlier",
         ),
+        (
+            ["--trainer.callbacks", "[EMAWeightAveraging, EMAWeightAveraging]"],
+            "trainer.callbacks: Found more than one stateful callback of type `EMAWeightAveraging`",
+        ),
+        (
+            ["--trainer.callbacks", "[TQDMProgressBar, RichProgressBar]"],
+            "trainer.callbacks: You added multiple progress bar callbacks",
+        ),
         (["--trainer.callbacks", "BackboneFinetuning"], "found BackboneFinetuning: it freezes"),
         (
             [
