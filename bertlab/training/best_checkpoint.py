@@ -219,11 +219,15 @@ def direct_callbacks(trainer: Trainer, model: BertModule, given: object) -> None
     written = given if isinstance(given, list) else [given]
     arguments = [each.get("init_args") or {} for each in written if hasattr(each, "get")]
     for each in callbacks:
-        if isinstance(each, BestCheckpoint) or not isinstance(
-            each, EarlyStopping | ModelCheckpoint
-        ):
+        if not isinstance(each, EarlyStopping | ModelCheckpoint):
             continue
         key = f"trainer.callbacks: {type(each).__name__}"
+        if (each.monitor or "").startswith("val/") and trainer.limit_val_batches == 0:
+            key = "checkpoint" if isinstance(each, BestCheckpoint) else key
+            nothing = "but trainer.limit_val_batches 0 evaluates nothing"
+            raise ConfigError(f"{key}.monitor: found {each.monitor}, {nothing}")
+        if isinstance(each, BestCheckpoint):
+            continue
         own = next((one for one in arguments if one.get("monitor") == each.monitor), {})
         monitor, mode = choose_monitor(each.monitor, model, own.get("mode", AUTO), key)
         if isinstance(each, ModelCheckpoint) and monitor and not each.every_n_epochs:

@@ -86,6 +86,10 @@ def test_what_leaves_the_steps_as_they_are(
             "trainer.callbacks: Found more than one stateful callback of type `EMAWeightAveraging`",
         ),
         (
+            ["--trainer.limit_val_batches", "0", "--checkpoint.monitor", "val/loss"],
+            "checkpoint.monitor: found val/loss, but trainer.limit_val_batches 0 evaluates nothing",
+        ),
+        (
             ["--trainer.callbacks", "[TQDMProgressBar, RichProgressBar]"],
             "trainer.callbacks: You added multiple progress bar callbacks",
         ),
