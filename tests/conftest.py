@@ -73,6 +73,14 @@ def undrawn() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def unsynced() -> Iterator[None]:
+    """Let files not wait for the disk; a descriptor that is closed is refused as ever."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", os.fstat)
+        yield
+
+
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the runs of a test draw as those of users do; ``tiny_run`` does so for every test."""
