@@ -160,11 +160,7 @@ def writes_of(code: str) -> Iterator[int]:
         flags = {each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute)}
         if (
             (name == "open" and any(re.fullmatch("[rbt]*[wax+][rbt+]*", str(m)) for m in modes))
-            or (
-                name == "open"
-                and flags & WRITING
-                and "devnull" not in flags
-            )
+            or (name == "open" and flags & WRITING and "devnull" not in flags)
             or (name in {"write_text", "write_bytes"} and isinstance(called, ast.Attribute))
             or (name == "savefig" and isinstance(given[0], ast.BinOp))
         ):
