@@ -45,10 +45,13 @@ def test_what_is_printed_goes_through_say():
 
 
 def test_nothing_writes_into_lightnings_trainer():
+    paths = [*MODULES, *(ROOT / "plugins").rglob("*.py")]
+    texts = {path: path.read_text("utf-8") for path in paths}
     found = [
         f"{_name(path)}:{line}"
-        for path in [*MODULES, *(ROOT / "plugins").rglob("*.py")]
-        for line in trainer_writes(path.read_text("utf-8"))
+        for path, text in texts.items()
+        if "trainer" in text
+        for line in trainer_writes(text)
     ]
     assert found == [], "a callback's setup() or the Trainer's arguments do the same"
 

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 
+from bertlab.checkpoints import tensor_files
 from bertlab.checkpoints.tensor_files import check_tensors, read_tensors
 from bertlab.errors import CheckpointError
 
@@ -252,13 +253,17 @@ def test_a_flipped_bit_that_makes_a_record_a_packed_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [tuple, list])
-def test_few_values_that_stand_for_very_many_are_refused(kind: type, tmp_path: Path) -> None:
+def test_few_values_that_stand_for_very_many_are_refused(
+    kind: type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert tensor_files._MOST_VALUES == 10_000_000  # which takes seconds to count
+    monkeypatch.setattr(tensor_files, "_MOST_VALUES", 100_000)
     content: Any = kind(["a", "b"])
     for _ in range(60):  # 2 ** 60, which whoever copies them would wait for
         content = kind([content, content])
-    with pytest.raises(CheckpointError, match="stands for over 10,000,000 values"):
+    with pytest.raises(CheckpointError, match="stands for over 100,000 values"):
         check_tensors(tmp_path / "last.ckpt", {"optimizer_states": [{"x": content}]})
     holding_itself: list[Any] = []
     holding_itself += [holding_itself] * 1000
-    with pytest.raises(CheckpointError, match="stands for over 10,000,000 values"):
+    with pytest.raises(CheckpointError, match="stands for over 100,000 values"):
         check_tensors(tmp_path / "last.ckpt", holding_itself)

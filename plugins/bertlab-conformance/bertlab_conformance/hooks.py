@@ -1,5 +1,6 @@
 """What bertlab-conformance adds to ``fit``: mistakes in its arguments are told at once."""
 
+import sys
 from typing import TYPE_CHECKING
 
 from bertlab import FitKeys, hookimpl
@@ -19,12 +20,17 @@ _made: "list[LightningArgumentParser]" = []
 @hookimpl
 def bertlab_opens(command: str, request: "Request") -> "Opened | None":
     """Refuse what the keys of an earlier run show to be wrong; leave the command to bertlab."""
-    from bertlab_conformance.known_keys import check_known_keys  # noqa: PLC0415  not for --help
+    from bertlab_conformance.known_keys import (  # noqa: PLC0415  not for --help
+        check_known_keys,
+        check_plugin_names,
+    )
 
     _asked.clear()
     _made.clear()
     if command == "fit":
-        check_known_keys(request)
+        check_plugin_names(request)
+        if "torch" not in sys.modules:  # else the parser tells the rest as soon
+            check_known_keys(request)
         _asked.append(request)
     return None
 

@@ -58,16 +58,20 @@ _ANY = "any"
 Form = Any  # a type as JSON: "int", ["list", "int"], ["union", "int", "NoneType"], "any"
 
 
+def check_plugin_names(request: Request) -> None:
+    """Raise BertlabError for a plugin that is not installed, saying which one may be meant."""
+    for kind, names in _plugins(request).items():
+        for name in names:
+            if name not in installed(kind) and kind != "optimizer":  # those of torch.optim
+                load_class(kind, name, object)
+
+
 def check_known_keys(request: Request) -> None:
     """Refuse what a run's parser would, if its record is there.
 
     Raises:
-        BertlabError: an unknown plugin, an unknown key, or a value of another type.
+        BertlabError: an unknown key, or a value of another type.
     """
-    for kind, names in _plugins(request).items():
-        for name in names:
-            if name not in installed(kind) and kind != "optimizer":  # those of torch.optim
-                load_class(kind, name, object)  # says which one may be meant
     types = read_record(request)
     if types is None:
         return

@@ -46,6 +46,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc")
 def test_unused_pages_are_returned_and_a_large_block_is_not_asked_for_anew() -> None:
     done = subprocess.run(

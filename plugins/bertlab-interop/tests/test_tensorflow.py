@@ -47,18 +47,26 @@ def tensorflow_arrays(model: torch.nn.Module) -> Arrays:
     return found
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A checkpoint in TensorFlow's form, and the same as transformers writes it, in ``peer``."""
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Checkpoints of one model: ``tf`` in TensorFlow's form, ``peer`` as transformers writes it."""
+    place = tmp_path_factory.mktemp("written")
     model = peer(BertForPreTraining)
-    model.save_pretrained(tmp_path / "peer")
-    (tmp_path / "tf").mkdir()
-    TOKENIZER.save(tmp_path / "vocabulary")
-    for place in ("peer", "tf"):
-        shutil.copy(tmp_path / "vocabulary" / "vocab.txt", tmp_path / place)
-    write_bundle(tmp_path / "tf" / "bert_model.ckpt", tensorflow_arrays(model))
+    model.save_pretrained(place / "peer")
+    (place / "tf").mkdir()
+    TOKENIZER.save(place / "vocabulary")
+    for each in ("peer", "tf"):
+        shutil.copy(place / "vocabulary" / "vocab.txt", place / each)
+    write_bundle(place / "tf" / "bert_model.ckpt", tensorflow_arrays(model))
     content = SIZES | {"hidden_act": "gelu", "type_vocab_size": 2}
-    (tmp_path / "tf" / "bert_config.json").write_text(json.dumps(content))
+    (place / "tf" / "bert_config.json").write_text(json.dumps(content))
+    return place
+
+
+@pytest.fixture
+def folder(written: Path, tmp_path: Path) -> Path:
+    """The checkpoint in TensorFlow's form, to be changed, beside ``peer``."""
+    shutil.copytree(written, tmp_path, dirs_exist_ok=True)
     return tmp_path / "tf"
 
 

@@ -58,8 +58,8 @@ def drawn_study(
     ("variants", "seeds", "row", "rows", "effect"),
     [
         (2, 3, None, None, 4.0),
-        (6, 3, None, None, 4.5),
-        (3, 10, None, None, 1.3),
+        pytest.param(6, 3, None, None, 4.5, marks=pytest.mark.slow),
+        pytest.param(3, 10, None, None, 1.3, marks=pytest.mark.slow),
         (2, 5, 8.0, 100, 2.5),
     ],
 )

@@ -205,6 +205,7 @@ def test_hovering_shows_any_text_and_runs_none(text: str) -> None:
     assert titles_of(on_white(svg)) == [printable(text)]
 
 
+@pytest.mark.slow
 def test_a_pdf_is_whole_has_no_date_and_the_same_bytes_again(real_pdf: None) -> None:
     name = "汉 <script> $x$ (\\"
     study = made_up_study(seeds=2, names=("a", name))

@@ -19,6 +19,7 @@ from bertlab.errors import OutputError
 from bertlab_pages.escaping import latex_text
 from bertlab_pages.pictures import Picture
 from bertlab_pages.tables import Grid, table_html
+from bertlab_studies.report import plots
 from bertlab_studies.report.plots import pictures
 from bertlab_studies.report.render import (
     html,
@@ -387,11 +388,13 @@ def nasty_study() -> StudyScores:
 @pytest.fixture(scope="module")
 def nasty_pictures() -> list[Picture]:
     study = nasty_study()
-    return pictures(study, report_of(study).comparisons[0])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plots, "pdf_of", lambda _: b"%PDF")  # test_plots draws them
+        return pictures(study, report_of(study).comparisons[0])
 
 
 def test_pictures_draw_names_as_they_are_and_the_same_bytes_again(
-    nasty_pictures: list[Picture], real_svg: None, real_pdf: None
+    nasty_pictures: list[Picture], real_svg: None
 ) -> None:
     assert [picture.name for picture in nasty_pictures] == [
         "differences",
