@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import hypothesis
-import jsonargparse
 import pytest
 
 from bertlab.cli.main import main
@@ -114,19 +113,6 @@ def are_ours(request: Request) -> bool:
     )
 
 
-find_action = jsonargparse._subcommands.find_action_and_subcommand
-
-
-def find_once(parser: Any, key: str, exclude: Any = None) -> Any:
-    """Look for what a kept parser does with a key among its 140 actions once, not each time."""
-    found = getattr(parser, "actions_by_key", None)
-    if found is None:
-        return find_action(parser, key, exclude)
-    if (key, exclude) not in found:
-        found[key, exclude] = find_action(parser, key, exclude)
-    return found[key, exclude]
-
-
 @pytest.fixture(scope="session", autouse=True)
 def kept_parsers() -> Iterator[None]:
     """Let commands of the same plugins share a parser, which takes longer to build than a run.
@@ -144,7 +130,6 @@ def kept_parsers() -> Iterator[None]:
             if len(kept) == 50:
                 kept.clear()
             kept[key] = build()
-            kept[key].actions_by_key = {}
         return kept[key]
 
     def set_up_once(cli: BertlabCLI, *arguments: Any) -> None:
@@ -163,8 +148,6 @@ def kept_parsers() -> Iterator[None]:
         patch.setattr(BertlabCLI, "setup_parser", set_up_once)
         patch.setattr("bertlab.config.parser.build_parser", build_once)
         patch.setattr("bertlab.cli.printing.build_parser", build_once)
-        for module in ("_subcommands", "_core"):
-            patch.setattr(f"jsonargparse.{module}.find_action_and_subcommand", find_once)
         yield
 
 
