@@ -32,13 +32,15 @@ def bertlab_fit_arguments(parser: "LightningArgumentParser") -> FitKeys:
 
 @hookimpl
 def bertlab_callbacks(run_dir: Path, config: "Namespace") -> "list[Callback]":
-    """Return what draws the bar and the curves, and keeps what the run predicts."""
+    """Return what checks a found rate, draws bar and curves, and keeps what the run predicts."""
     from bertlab.extend import can_draw  # noqa: PLC0415
     from bertlab_pages.loss_curve import LossCurve  # noqa: PLC0415
+    from bertlab_pages.rate_finder import FoundLearningRate  # noqa: PLC0415
     from bertlab_pages.run_diagnosis import RunDiagnosis  # noqa: PLC0415
     from bertlab_pages.samples import SampleRows  # noqa: PLC0415
 
     found: list[Callback] = [
+        FoundLearningRate(run_dir),
         SampleRows(run_dir),
         RunDiagnosis(run_dir, config.task_name),
         LossCurve(run_dir),
