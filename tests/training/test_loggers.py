@@ -2,12 +2,10 @@
 
 import importlib.util
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 
 from bertlab.errors import TrainerError
