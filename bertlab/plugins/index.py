@@ -69,8 +69,8 @@ _BRINGS = {
         "name data.sampler_in_parts"
     ),
     "bertlab-pages": (
-        "command demo, command notebooks, command watch, key push, key task_name, "
-        "callback LearningRateFinder, "
+        "command demo, command notebooks, command watch, key push, key task_name, key say_cost, "
+        "callback LearningRateFinder, name estimate, "
         "name PretrainedModel.attentions, name PretrainedModel.entities, "
         "name PretrainedModel.fill, name PretrainedModel.layers"
     ),
