@@ -123,7 +123,7 @@ def train_or_use(command: str, argv: list[str]) -> int:
     from bertlab.config.merge import read_request  # noqa: PLC0415  YAML and entry points
     from bertlab.plugins.hooks import opened_by_package  # noqa: PLC0415
 
-    argv = with_config_options(argv if command == "fit" else with_model(command, argv))
+    argv = with_config_options(with_model(command, argv))
     if command == "predict":
         # --input=x is short for --data.input=x
         argv = [f"--data.{each[2:]}" if each.split("=")[0] in _SHORT else each for each in argv]
@@ -147,12 +147,13 @@ def train_or_use(command: str, argv: list[str]) -> int:
 
 def with_model(command: str, argv: list[str]) -> list[str]:
     """Return arguments with ``--ckpt_path`` before a model that stands in front of all."""
-    from bertlab.config.shipped import names_config  # noqa: PLC0415  not for --help
+    from bertlab.config.shipped import shipped_configs  # noqa: PLC0415  YAML
 
-    if not argv or argv[0].startswith("-") or names_config(argv[0]):
+    first = argv[0] if argv and command != "fit" else "-"
+    if first.startswith("-") or first.endswith(".yaml") or first in shipped_configs():
         return argv
-    if other := {"--ckpt_path", "--model.init_from"} & {each.split("=")[0] for each in argv}:
-        raise CommandError(f"{command}: found {argv[0]} and {min(other)}, expected one model")
+    if any(each.split("=")[0] == "--ckpt_path" for each in argv):
+        raise CommandError(f"{command}: found {first} and --ckpt_path, expected one model")
     return ["--ckpt_path", *argv]
 
 

@@ -69,12 +69,6 @@ def find_config(given: str | Path, kind: str = "config file", others: Iterable[P
     )
 
 
-def names_config(given: str) -> bool:
-    """Whether an argument is a config file, or the name of a config, and no model."""
-    is_name = given.endswith((_ENDING, ".yml")) or _bare_name(Path(given)) in shipped_configs()
-    return is_name and not Path(given).is_dir()
-
-
 def offered_names() -> list[str]:
     """Return the names of the configs that run as they are."""
     return [name for name in shipped_configs() if not name.startswith(_TEMPLATES)]

@@ -70,9 +70,8 @@ _BRINGS = {
     ),
     "bertlab-pages": (
         "command demo, command notebooks, command watch, key push, key task_name, key say_cost, "
-        "callback LearningRateFinder, name estimate, "
-        "name PretrainedModel.attentions, name PretrainedModel.entities, "
-        "name PretrainedModel.fill, name PretrainedModel.layers"
+        "callback LearningRateFinder, name estimate, name PretrainedModel.attentions, "
+        "name PretrainedModel.entities, name PretrainedModel.fill, name PretrainedModel.layers"
     ),
     "bertlab-studies": (
         "command study, command ablate, executor local, key seeds, key against_scratch, "

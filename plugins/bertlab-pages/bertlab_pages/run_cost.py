@@ -88,9 +88,8 @@ def estimate(config: str | Path | Config, overrides: Mapping[str, Any] | None = 
     Raises:
         ConfigError: it has a head, compiled layers, or several devices.
     """
-    mapping = isinstance(config, Mapping)
-    named = [] if mapping else ["--config", str(config)]
-    base = dict(config) if mapping else None
+    base = dict(config) if isinstance(config, Mapping) else None
+    named = ["--config", str(config)] if base is None else []
     request = read_request(named, base=base, base_name="run", settings=overrides)
     found = None if request.fine_tunes else measure_pretraining(resolve_request(request))
     if found is None:
@@ -141,7 +140,7 @@ def _cost(
     clock: Callable[[], float],
 ) -> RunCost:
     trainer, model = config["trainer"], config["model"]
-    tokenizer = data.tokenizer  # type: ignore[attr-defined]  of all three DataModules
+    tokenizer = cast("Any", data).tokenizer  # of all three DataModules
     encoder = build_encoder(model["encoder"], tokenizer.vocab_size)
     known = (data.token_counts, data.labels, data.head_labels)
     optimizer = read_optimizer(_optimizer_section(model["optimizer"]))

@@ -41,7 +41,7 @@ class SayCost(Callback):
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self.is_done = rank_zero_only.rank > 0 or STUDY_ENVIRONMENT in os.environ
+        self.is_done = getattr(rank_zero_only, "rank", 0) > 0 or STUDY_ENVIRONMENT in os.environ
 
     def before_data(self) -> None:
         """Say it of a pre-training, whose text may take long to prepare."""

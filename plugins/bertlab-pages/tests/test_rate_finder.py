@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from browser import complaints
 from lightning.pytorch.tuner.lr_finder import _LRCallback
 
 from bertlab.extend import TrainerError, as_mistakes
@@ -84,6 +85,7 @@ def test_a_run_with_a_found_rate_is_that_with_it_given(
     page = (looks / "run.html").read_text("utf-8")
     assert "Learning rates tried" in page
     assert "proposed range" in page
+    assert complaints(page, tmp_path) == []
     # from its middle it goes on with the rate that it has, looks for none, and ends as it did
     middle = tmp_path / "middle"
     code, output, error = bertlab(
