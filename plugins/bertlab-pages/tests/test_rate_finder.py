@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from browser import complaints
 from lightning.pytorch.tuner.lr_finder import _LRCallback
 
 from bertlab.extend import TrainerError, as_mistakes
 from bertlab_pages.rate_range import RATES, losses_of, propose, rates_section
+from browser import complaints
 from tests.conftest import Command
 
 RATES_TRIED = np.geomspace(1e-8, 1, 100)
