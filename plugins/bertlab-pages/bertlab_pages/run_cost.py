@@ -146,7 +146,7 @@ def _cost(
     optimizer = read_optimizer(_optimizer_section(model["optimizer"]))
     module = BertModule(encoder, tasks, TaskContext(encoder, tokenizer, *known), optimizer)
     module.to(device)
-    if data.trainer is None:
+    if is_made_up := data.trainer is None:
         data.trainer = cast("Trainer", _AloneTrainer(max_steps=trainer.get("max_steps") or 1000))
     data.train_dataloader()
     low, high = whole_ends(data.sequences_per_step())
@@ -157,10 +157,11 @@ def _cost(
         module, data.training_steps.first, sequences, 1 if parts == "auto" else parts,
         precision, loads, clock,
     ).measure()  # fmt: skip
-    steps = steps_of(config, data, sequences * step.tokens)
+    own = None if is_made_up else data
+    steps = steps_of(config, own, sequences * step.tokens)
     rows = sum(len(each.rows) for each in data.evaluation_sets())
     held_out = rows or config["data"].get("validation_sequences", 0)
-    evaluations = _evaluations(trainer, steps, data)
+    evaluations = _evaluations(trainer, steps, own)
     kept = config.get("checkpoint", {}).get("save_top_k", 1)
     files = 1 + (evaluations if kept == -1 else min(kept, evaluations))
     seconds = None
@@ -218,12 +219,12 @@ def steps_of(config: Config, data: TaskData | None, tokens: float) -> int | None
     if config.get("max_words"):
         found.append(config["max_words"] / (tokens * _WORDS_A_TOKEN))
     epochs = trainer.get("max_epochs")
-    if epochs not in (None, -1) and data is not None and not isinstance(data, PretrainingData):
+    if epochs not in (None, -1) and data is not None:
         found.append(epochs * data.steps_per_epoch())
     return None if min(found) == math.inf else max(1, round(min(found)))
 
 
-def _evaluations(trainer: Mapping[str, Any], steps: int | None, data: TaskData) -> int:
+def _evaluations(trainer: Mapping[str, Any], steps: int | None, data: TaskData | None) -> int:
     """Return how often a run evaluates, its end included."""
     interval = trainer.get("val_check_interval")
     if steps is None:
@@ -231,7 +232,7 @@ def _evaluations(trainer: Mapping[str, Any], steps: int | None, data: TaskData) 
     if isinstance(interval, int) and not isinstance(interval, bool):
         parts = trainer.get("accumulate_grad_batches") or 1
         return max(1, math.ceil(steps / max(1, interval // (1 if parts == "auto" else parts))))
-    if isinstance(data, PretrainingData):
+    if data is None:
         return 1
     epoch = data.steps_per_epoch() * (interval or 1.0)
     return max(1, math.ceil(steps / epoch))

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from jsonargparse import Namespace
@@ -20,6 +21,8 @@ from bertlab_pages.run_cost import (
 
 _FEW = 2_000  # sequences: a run that reads fewer says nothing
 _TYPICAL = 128  # tokens
+_SMALL = 3_000_000  # bytes of text
+_OWN_TEXT = "python-english"
 
 
 def plain_config(values: Namespace, request: Request) -> Config:
@@ -30,6 +33,23 @@ def plain_config(values: Namespace, request: Request) -> Config:
         given = model.get("objectives") or {}
         model["objectives"] = {name: given.get(name) or {} for name in request.objectives}
     return found
+
+
+def is_small(corpus: str | list[str] | None) -> bool:
+    """Whether text takes seconds to prepare: bertlab's own, or a few megabytes of files."""
+    sources = [corpus] if isinstance(corpus, str) else corpus or []
+    size = 0
+    for path in map(Path, sources):
+        if str(path) == _OWN_TEXT:
+            continue
+        if not path.exists():
+            return False
+        files = path.rglob("*") if path.is_dir() else [path]
+        for file in files:
+            size += file.stat().st_size
+            if size > _SMALL:
+                return False
+    return bool(sources)
 
 
 class SayCost(Callback):
@@ -47,13 +67,15 @@ class SayCost(Callback):
         """Say it of a pre-training, whose text may take long to prepare."""
         if self.is_done or self.config["model"].get("objectives") is None or self._heads():
             return
+        if is_small(self.config["data"].get("corpus")):
+            return  # it is read before training, within seconds
         self.is_done = True
         steps = steps_of(self.config, None, self._size() * _TYPICAL)
         if steps is None or steps * self._size() >= _FEW:
             self._say(lambda: measure_pretraining(self.config))
 
     def prepare(self, trainer: Trainer, data: TaskData) -> None:
-        """Say it of labelled rows, which have been read."""
+        """Say it of rows, and of little text, which have been read."""
         if self.is_done or len(self.config["model"].get("heads") or ()) > 1:
             return
         self.is_done = True
