@@ -32,7 +32,7 @@ echo
 say bertlab --version
 say bertlab fit quickstart --trainer.max_steps 20 --trainer.val_check_interval 10 --data.validation_sequences 100
 say ls runs/quickstart
-say bertlab predict --ckpt_path runs/quickstart --text "Return the [MASK] of the list." --top_k 2
+say bertlab predict runs/quickstart --text "Return the [MASK] of the list." --top_k 2
 say bertlab export runs/quickstart my-bert
 say bertlab init classification my.yaml
 say bertlab fit mrpc

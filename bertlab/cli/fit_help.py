@@ -9,9 +9,9 @@ from bertlab.plugins.index import missing_package
 
 _PURPOSE = {
     "fit": "Train from a config. Any key of it can be given on the command line, where it wins.",
-    "validate": "Score a checkpoint on held-out text or validation rows.",
-    "test": "Score a fine-tuned checkpoint on test rows.",
-    "predict": "Predict on new text or rows. All columns of the rows come back.",
+    "validate": "Score MODEL, a run, checkpoint or Hugging Face model, on held-out text or rows.",
+    "test": "Score MODEL, a fine-tuned run, checkpoint or Hugging Face model, on test rows.",
+    "predict": "Predict on new text or rows with MODEL, a run, checkpoint or Hugging Face model.",
 }
 # the keys that most runs give, of text (objectives) or of rows (a head)
 COMMON = {
@@ -33,13 +33,11 @@ COMMON = {
         "run_dir": "directory of the run; runs/NAME-OF-THE-CONFIG if not given",
         "ckpt_path": "a run that goes on; last: this config's",
     },
-    "validate": {"ckpt_path": "run, checkpoint or Hugging Face folder"},
+    "validate": {},
     "test": {
-        "ckpt_path": "run, checkpoint or Hugging Face folder",
         "data.test": "a file of rows, or a split of data.source",
     },
     "predict": {
-        "ckpt_path": "run, checkpoint or Hugging Face folder",
         "text": "a text, perhaps with [MASK]",
         "text_pair": "a second text, where two are read",
         "input": "a file of texts or rows; - is standard input",
@@ -56,7 +54,7 @@ def short_help(command: str, request: Request) -> str:
     takes_config = command == "fit"
     keys = {key: text for key, text in COMMON[command].items() if missing_package(key) is None}
     lines = [
-        f"usage: bertlab {command} {'[CONFIG …] ' if takes_config else ''}[--KEY VALUE …]",
+        f"usage: bertlab {command} {'[CONFIG …] ' if takes_config else 'MODEL '}[--KEY VALUE …]",
         "",
         _PURPOSE[command],
         "",

@@ -123,7 +123,7 @@ def train_or_use(command: str, argv: list[str]) -> int:
     from bertlab.config.merge import read_request  # noqa: PLC0415  YAML and entry points
     from bertlab.plugins.hooks import opened_by_package  # noqa: PLC0415
 
-    argv = with_config_options(argv)
+    argv = with_config_options(with_model(command, argv))
     if command == "predict":
         # --input=x is short for --data.input=x
         argv = [f"--data.{each[2:]}" if each.split("=")[0] in _SHORT else each for each in argv]
@@ -143,6 +143,18 @@ def train_or_use(command: str, argv: list[str]) -> int:
 
         opened = open_command(command, request)
     return opened.run()
+
+
+def with_model(command: str, argv: list[str]) -> list[str]:
+    """Return arguments with ``--ckpt_path`` before a model that stands in front of all."""
+    from bertlab.config.shipped import shipped_configs  # noqa: PLC0415  YAML
+
+    first = argv[0] if argv and command != "fit" else "-"
+    if first.startswith("-") or first.endswith(".yaml") or first in shipped_configs():
+        return argv
+    if any(each.split("=")[0] == "--ckpt_path" for each in argv):
+        raise CommandError(f"{command}: found {first} and --ckpt_path, expected one model")
+    return ["--ckpt_path", *argv]
 
 
 def with_config_options(argv: Sequence[str]) -> list[str]:

@@ -69,14 +69,14 @@ _BRINGS = {
         "name data.sampler_in_parts"
     ),
     "bertlab-pages": (
-        "command demo, command notebooks, command watch, key push, key task_name, "
-        "name PretrainedModel.attentions, name PretrainedModel.entities, "
-        "name PretrainedModel.fill, name PretrainedModel.layers"
+        "command demo, command notebooks, command watch, key push, key task_name, key say_cost, "
+        "callback LearningRateFinder, name estimate, name PretrainedModel.attentions, "
+        "name PretrainedModel.entities, name PretrainedModel.fill, name PretrainedModel.layers"
     ),
     "bertlab-studies": (
         "command study, command ablate, executor local, key seeds, key against_scratch, "
         "key executor, name Executor, name OrderedMap, key stages, logger wandb, logger mlflow, "
-        "callback LearningRateFinder, hook bertlab_report_sections, name ReportSection, "
+        "hook bertlab_report_sections, name ReportSection, "
         "name Study, name StudyScores, name encoder_flops, name study, name model.OptimizerState"
     ),
     "bertlab-tasks": (

@@ -2,12 +2,10 @@
 
 import importlib.util
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 
 from bertlab.errors import TrainerError
@@ -65,33 +63,6 @@ def test_early_stopping_and_weight_averaging_by_config(
     assert "step 4 " in output  # the second evaluation is no better by 100 nats
     assert "step 6 " not in output
     assert "val/loss" not in json.loads((run / "results.json").read_text())
-
-
-def test_a_learning_rate_is_found_by_config(
-    bertlab: Command, tiny_config: Path, tmp_path: Path
-) -> None:
-    common = (
-        *("fit", tiny_config, "--trainer.log_every_n_steps", 1),
-        *("--model.optimizer.layer_decay", 0.9),
-        # the trials draw dropout too, of which nothing is left
-        *("--model.encoder.hidden_dropout_prob", 0.1),
-    )
-    callbacks = "--trainer.callbacks"
-    code, output, error = bertlab(
-        *common, f"{callbacks}+=LearningRateFinder", f"{callbacks}.num_training_steps=20",
-        f"{callbacks}.early_stop_threshold=null", "--run_dir", tmp_path / "looks",
-    )  # fmt: skip
-    assert code == 0, error
-    found = re.search(r"learning rate found: .*(--model.optimizer.learning_rate \S+)", output)
-    assert found is not None
-    code, _, error = bertlab(*common, *found[1].split(), "--run_dir", tmp_path / "given")
-    assert code == 0, error
-    ends = [
-        torch.load(tmp_path / run / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
-        for run in ("looks", "given")
-    ]
-    # the rates of groups are multiplied in another order: rounding
-    assert all(torch.allclose(ends[0][name], ends[1][name], atol=1e-6) for name in ends[1])
 
 
 @pytest.mark.parametrize("name", ["simple", "advanced"])

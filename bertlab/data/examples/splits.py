@@ -116,7 +116,7 @@ def check_classes(
             f"{taken[0].where}: of {len(rows):,} rows {len(rows) - len(kept.rows):,} are held out "
             f"for validation, and all with the label {name!r} are among them; give more rows, "
             f"data.validation with rows of their own, a data.validation_fraction other than "
-            f"{fraction:g}, or data.label_names with all classes"
+            f"{fraction:g}, data.label_names with all classes, or model.head.regression: true"
         )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from bertlab import BertlabError, CommandError, nearest
 from bertlab.extend import entry_points_of, say
+from bertlab_conformance.error_examples import EXAMPLES
 
 
 def catalogue() -> dict[str, type[BertlabError]]:
@@ -37,7 +38,10 @@ def main(argv: list[str]) -> int:
         )
     error = known[argv[0].upper()]
     paragraphs = [f"{error.code}: {meaning(error)[0]}", *meaning(error)[1:], error.remedy]
-    say("\n\n".join(textwrap.fill(each, 100) for each in paragraphs))
+    text = "\n\n".join(textwrap.fill(each, 100) for each in paragraphs)
+    if (example := EXAMPLES.get(error.code)) is not None:
+        text += "\n\nFor example:  {}\ninstead:      {}".format(*example)
+    say(text)
     return 0
 
 

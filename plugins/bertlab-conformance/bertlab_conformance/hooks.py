@@ -28,6 +28,9 @@ def bertlab_opens(command: str, request: "Request") -> "Opened | None":
     _asked.clear()
     _made.clear()
     if command == "fit":
+        from bertlab_conformance.told_early import check_filled_in  # noqa: PLC0415
+
+        check_filled_in(request)
         check_plugin_names(request)
         if "torch" not in sys.modules:  # else the parser tells the rest as soon
             check_known_keys(request)
@@ -44,10 +47,13 @@ def bertlab_fit_arguments(parser: "LightningArgumentParser") -> FitKeys:
 
 @hookimpl
 def bertlab_callbacks(config: "Namespace") -> "list[Callback]":
-    """Keep the keys of the run that begins."""
+    """Keep the keys of the run that begins; ask whether labels are numbers to predict."""
     from bertlab_conformance.known_keys import write_record  # noqa: PLC0415
 
-    del config
     if _asked and _made:
         write_record(_asked.pop(), _made.pop())
+    if (config.model.get("head") or {}).get("regression") is False:
+        from bertlab_conformance.number_labels import AskForRegression  # noqa: PLC0415
+
+        return [AskForRegression()]
     return []

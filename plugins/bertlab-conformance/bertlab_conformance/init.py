@@ -13,14 +13,18 @@ from bertlab.extend import (
     shipped_configs,
 )
 
-_USAGE = """usage: bertlab init KIND FILE
+_USAGE = """usage: bertlab init KIND FILE [--for PLACE]
 
 Write an annotated config for data of your own. Put your paths into it, then: bertlab fit FILE
 
 {kinds}
 
   FILE             config to write, such as my.yaml; it must not exist
+  --for PLACE      of pretraining: gpu, cluster, or laptop: the largest model that learns something
+                   in an hour on this machine, which is timed
 """
+_PLACE = "--for"
+PRETRAINING = "pretraining"
 _FOLDER = "templates/"  # in the names of these configs
 # the words that a template has where the user's own belong
 _FILE, _RUNS = "my.yaml", ("runs/finetune-my", "runs/my")
@@ -33,12 +37,13 @@ def main(argv: list[str]) -> int:
         kinds = "\n".join(f"  {kind:<17}{_title(text)}" for kind, text in texts.items())
         say(_USAGE.format(kinds=kinds))
         return 0
-    if len(argv) != 2 or any(each.startswith("-") for each in argv):
+    given, place = _take_place(argv)
+    if len(given) != 2 or any(each.startswith("-") for each in given):
         raise CommandError(
             f"init: found {shlex.join(argv)!r}, expected KIND FILE, as in "
             "bertlab init ner my.yaml; see bertlab init --help"
         )
-    kind, path = argv[0], Path(argv[1])
+    kind, path = given[0], Path(given[1])
     if kind not in texts:
         raise CommandError(
             f"init: no kind is called {kind!r}{nearest(kind, texts)} "
@@ -46,6 +51,16 @@ def main(argv: list[str]) -> int:
         )
     if path.exists():
         raise OutputError(f"{path}: exists, expected a new file")
+    said: list[str] = []
+    if kind == PRETRAINING:
+        from bertlab_conformance.init_place import PLACES, ask_place, for_place  # noqa: PLC0415
+
+        if place is not None and place not in PLACES:
+            raise CommandError(f"init --for: found {place!r}, expected {', '.join(PLACES)}")
+        place = place or ask_place()
+        texts[kind], said = for_place(texts[kind], templates()[kind], place)
+    elif place is not None:
+        raise CommandError(f"init --for: found it with {kind}, expected {PRETRAINING}")
     text = texts[kind].replace(_FILE, shlex.quote(str(path)))
     for run in _RUNS:
         text = text.replace(run, shlex.quote(run.removesuffix("my") + path.stem))
@@ -56,9 +71,19 @@ def main(argv: list[str]) -> int:
     say(
         f"{path}: {_title(text)}\n"
         f"  fill in line{'s'[: len(marks) != 1]} {', '.join(map(str, marks))}, marked with <<<\n"
-        f"  bertlab fit {shlex.quote(str(path))}"
+        f"  bertlab fit {shlex.quote(str(path))}" + "".join(f"\n  {line}" for line in said)
     )
     return 0
+
+
+def _take_place(argv: list[str]) -> tuple[list[str], str | None]:
+    """Return the other arguments, and what ``--for`` says."""
+    for number, each in enumerate(argv):
+        if each == _PLACE and number + 1 < len(argv):
+            return [*argv[:number], *argv[number + 2 :]], argv[number + 1]
+        if each.startswith(f"{_PLACE}="):
+            return [*argv[:number], *argv[number + 1 :]], each.partition("=")[2]
+    return argv, None
 
 
 def templates() -> dict[str, Path]:

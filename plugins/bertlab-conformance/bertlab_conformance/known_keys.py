@@ -119,7 +119,8 @@ def _path(request: Request) -> Path:
     packages = [str(plugin) for kind in GROUPS for plugin in listed(kind)]
     packages += [name_of_hooks(each) for each in _hooks()]
     versions = [version_of(name) for name in ("jsonargparse", "lightning", "torch")]
-    said = repr((sys.version, versions, packages, _plugins(request)))
+    # two checkouts of one version may differ in their keys
+    said = repr((__file__, sys.version, versions, packages, _plugins(request)))
     return default_cache_dir() / "keys" / f"{sha256(said.encode()).hexdigest()[:32]}.json"
 
 

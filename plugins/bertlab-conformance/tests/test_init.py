@@ -55,7 +55,7 @@ def test_every_kind_has_a_file_here_and_a_line_of_help(bertlab: Command) -> None
     assert code == 0
     for kind in (*FILES, "pretraining"):
         assert f"\n  {kind} " in output
-    assert output.count("\n  ") == len(FILES) + 2  # FILE, too
+    assert output.count("\n  ") == len(FILES) + 4  # FILE and --for, too
 
 
 @pytest.mark.parametrize("kind", FILES)
@@ -110,7 +110,7 @@ def test_a_pre_training_of_ones_own(
     config = tmp_path / "sub" / "own.yaml"
     text = config.read_text("utf-8")
     assert "corpus: my-text/ " in text
-    assert "--ckpt_path runs/own --text" in text
+    assert "bertlab predict runs/own --text" in text
     config.write_text(text.replace("my-text/", str(corpus_file)), "utf-8")
     code, output, error = bertlab(
         "fit", config, "--model.encoder.preset", "tiny", "--data.vocab_size", "300",

@@ -6,19 +6,34 @@ from typing import Literal
 
 from jsonargparse import ArgumentParser
 
-from bertlab import check_at_least
+from bertlab import CommandError, check_at_least
 from bertlab.extend import parse_arguments, say
 
 
 def main(command: str, argv: list[str]) -> int:
     """Run ``embed``; return the exit code."""
-    embed(**vars(parse_arguments(make_parser(command), argv)))
+    embed(**vars(parse_arguments(make_parser(command), _with_model(argv))))
     return 0
+
+
+def _with_model(argv: list[str]) -> list[str]:
+    """Return arguments with ``--model`` before a model that stands in front of all.
+
+    ``runs/a text.txt out.npy`` becomes ``--model runs/a text.txt out.npy``.
+    """
+    if not argv or argv[0].startswith("-"):
+        return argv
+    if not any(each.partition("=")[0] == "--model" for each in argv):
+        return ["--model", *argv]
+    if len(argv) > 2 and not any(each.startswith("-") for each in argv[:3]):
+        raise CommandError(f"embed: found {argv[0]} and --model, expected one model")
+    return argv
 
 
 def make_parser(command: str) -> ArgumentParser:
     """Return the parser of the options."""
     parser = ArgumentParser(prog=f"bertlab {command}", exit_on_error=False)
+    parser.usage = f"bertlab {command} MODEL TEXT OUTPUT [options]"
     parser.add_argument("text", type=str, help="file with one text a line; - is standard input")
     parser.add_argument("output", type=str, help="file to write: .safetensors, or .npy")
     parser.add_function_arguments(embed, skip={"text", "output"})

@@ -16,29 +16,57 @@ if TYPE_CHECKING:
 
     from bertlab import Pretrained
     from bertlab.api import ExportReport, ModelAddress
+    from bertlab.extend import Request
 
 
 @hookimpl
 def bertlab_fit_arguments(parser: "LightningArgumentParser") -> FitKeys:
-    """Add ``task_name``, which changes nothing that a run computes."""
+    """Add ``task_name`` and ``say_cost``, which change nothing that a run computes."""
     parser.add_argument(
         "--task_name",
         type=str | None,
         default=None,
         help="what run.html calls the task of a single head, such as sentiment",
     )
-    return FitKeys(not_recorded=("task_name",))
+    parser.add_argument(
+        "--say_cost",
+        type=bool,
+        default=True,
+        help="time a few steps first, and say what the run will take; not of a run of few steps",
+    )
+    return FitKeys(not_recorded=("task_name", "say_cost"))
+
+
+# what the command that runs asks for
+_asked: "list[Request]" = []
+
+
+@hookimpl
+def bertlab_opens(command: str, request: "Request") -> None:
+    """Keep what a new run of one stage asks for; leave the command to bertlab."""
+    is_new = command == "fit" and request.ckpt_path is None
+    _asked[:] = [request] if is_new and not {"stages", "seeds"} & {*request.values} else []
 
 
 @hookimpl
 def bertlab_callbacks(run_dir: Path, config: "Namespace") -> "list[Callback]":
-    """Return what draws the bar and the curves, and keeps what the run predicts."""
+    """Return what checks a found rate, draws bar and curves, and keeps what the run predicts."""
     from bertlab.extend import can_draw  # noqa: PLC0415
     from bertlab_pages.loss_curve import LossCurve  # noqa: PLC0415
+    from bertlab_pages.rate_finder import FoundLearningRate  # noqa: PLC0415
     from bertlab_pages.run_diagnosis import RunDiagnosis  # noqa: PLC0415
     from bertlab_pages.samples import SampleRows  # noqa: PLC0415
 
+    if _asked and config.say_cost:
+        from bertlab_pages.say_cost import SayCost, plain_config  # noqa: PLC0415
+
+        cost = [SayCost(plain_config(config, _asked.pop()))]
+        cost[0].before_data()
+    else:
+        cost = []
     found: list[Callback] = [
+        *cost,
+        FoundLearningRate(run_dir),
         SampleRows(run_dir),
         RunDiagnosis(run_dir, config.task_name),
         LossCurve(run_dir),

@@ -6,7 +6,7 @@ cost it nothing: milliseconds, and no library to import.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
@@ -45,6 +45,7 @@ def line_chart(
     labels: tuple[str, str],
     percent: bool = False,
     square: tuple[float, float] | None = None,
+    decades: bool = False,
 ) -> Markup | None:
     """Return a chart as HTML, or None if there is nothing to draw.
 
@@ -54,7 +55,10 @@ def line_chart(
         labels: of the x and the y axis.
         percent: whether values are shares.
         square: both axes go from here to there, and a diagonal is drawn.
+        decades: the x axis is logarithmic; xs are above 0.
     """
+    if decades:
+        lines = [replace(line, xs=[math.log10(x) for x in line.xs]) for line in lines]
     drawn = [(line, _points(line)) for line in lines]
     drawn = [(line, points) for line, points in drawn if points]
     if not drawn:
@@ -83,17 +87,20 @@ def line_chart(
                 "hidden": not line.is_scatter and len(at) > _FEW_POINTS,
                 "path": "" if line.is_scatter else " ".join(f"{x},{y}" for x, y, _, _ in at),
                 "dots": [
-                    (x, y, f"{line.name}, {labels[0]} {_number(a)}: {_value(b, percent)}")
+                    (x, y, f"{line.name}, {labels[0]} {_place(a, decades)}: {_value(b, percent)}")
                     for x, y, a, b in dots
                 ],
             }
         )
+    x_ticks = ticks(x_low, x_high)
+    if decades:
+        x_ticks = [float(x) for x in range(math.ceil(x_low), math.floor(x_high) + 1)] or x_ticks
     html = _TEMPLATES.get_template("chart.html").render(
         title=title,
         labels=labels,
         lines=shown,
         plot=(_LEFT, _RIGHT, _TOP, _BOTTOM),
-        x_ticks=[(place(x, y_low)[0], _number(x)) for x in ticks(x_low, x_high)],
+        x_ticks=[(place(x, y_low)[0], _place(x, decades)) for x in x_ticks],
         y_ticks=[(place(x_low, y)[1], _value(y, percent)) for y in ticks(y_low, y_high)],
         diagonal=(*place(x_low, y_low), *place(x_high, y_high)) if square else None,
     )
@@ -133,6 +140,10 @@ def _number(value: float) -> str:
         if abs(value) >= size * 0.9999:
             return f"{value / size:.4g}{prefix}"
     return f"{value:.3g}"
+
+
+def _place(x: float, decades: bool) -> str:
+    return f"{10**x:.2g}" if decades else _number(x)
 
 
 def _value(value: float, percent: bool) -> str:

@@ -29,6 +29,7 @@ from bertlab.extend import (
 )
 from bertlab_pages.head_section import head_section
 from bertlab_pages.line_charts import Line, line_chart
+from bertlab_pages.rate_range import rates_section
 from bertlab_pages.run_records import DIAGNOSIS, PAGE, SAMPLES, read_diagnosis, read_samples
 from bertlab_pages.tables import PAGES, Grid, plain_grid
 from bertlab_pages.word_curves import Curve
@@ -115,6 +116,7 @@ def run_page(
             tasks=[
                 head_section(names(name), each) for name, each in found.get("tasks", {}).items()
             ],
+            rates=rates_section(directory),
             curves=[chart for chart in _curves(curves, names) if chart is not None],
             samples=_samples(directory, names),
             run=plain_grid(("", ""), _run_rows(manifest, found, curves)),

@@ -95,10 +95,8 @@ def bertlab_opens(command: str, request: "Request") -> "Opened | None":
 
 @hookimpl
 def bertlab_callbacks(run_dir: Path, config: "Namespace") -> "list[Callback]":
-    """Return what the config's ``LearningRateFinder``, trackers and a study need."""
-    from bertlab_studies.found_rate import FoundLearningRate  # noqa: PLC0415  torch, not for --help
-
-    found: list[Callback] = [FoundLearningRate()]
+    """Return what trackers and a study need."""
+    found: list[Callback] = []
     given = config.trainer.logger
     if given not in (None, False):
         from bertlab_studies.trackers import TRACKERS, Trackers  # noqa: PLC0415

@@ -190,14 +190,20 @@ def run(
     return summary.exit_code
 
 
-def plan(study: Study, reuse: str | list[str] | None = None) -> int:
+def plan(study: Study, reuse: str | list[str] | None = None, say_cost: bool = True) -> int:
     """Print the runs and what they cost; run nothing.
 
     Args:
         study: that is planned.
         reuse: directory of a study, or a list, whose finished pre-trainings could be taken over.
+        say_cost: time a few steps, and say what the study takes of this machine.
     """
     study.plan(reuse or ()).print()
+    if say_cost:
+        from bertlab_studies.machine_time import machine_line  # noqa: PLC0415
+
+        if (line := machine_line(study)) is not None:
+            say(line)
     return 0
 
 
