@@ -259,7 +259,7 @@ def within_an_hour(config: Config, cost: RunCost) -> str | None:
     """
     if cost.seconds is None or cost.seconds <= HOUR or cost.steps is None:
         return None
-    here = int(HOUR / cost.step.seconds * cost.steps * cost.step.seconds / cost.seconds)
+    here = int(HOUR * cost.steps / cost.seconds)
     words = f"within an hour: {here:,} of the {cost.steps:,} steps (--trainer.max_steps {here})"
     given = config["model"]["encoder"].get("preset")
     smaller = _PRESETS[_PRESETS.index(given) + 1 :] if given in _PRESETS else ()
