@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -140,12 +140,15 @@ class Evaluation(ABC):
         monitor: the metric that decides, and which end of it is better.
         better: which end is better of its other metrics, by name.
         chance: the score of a guess, which pictures show as a line; None if there is no one number.
+        added_settings: default of each setting that came after a release. It is not recorded where
+            it has its default, so that earlier runs stay what is asked for.
     """
 
     columns: ClassVar[tuple[Column, ...]]
     monitor: ClassVar[tuple[str, Literal["min", "max"]]] = ("accuracy", "max")
     better: ClassVar[Mapping[str, Literal["min", "max"]]] = {}
     chance: ClassVar[float | None] = None
+    added_settings: ClassVar[Mapping[str, Any]] = {}
 
     @abstractmethod
     def evaluate(self, model: EvaluatedModel, rows: Sequence[Example]) -> EvaluationResult:

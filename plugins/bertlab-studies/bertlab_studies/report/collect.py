@@ -289,7 +289,7 @@ def _result_of_rows(
     """Return a run's value with what is wrong with it and its rows' scores, if it has them."""
     scores, path = None, _file_of_rows(directory, evaluation)
     if evaluation is not None and evaluation.zero_shot is not None:
-        scores = evaluated_rows(path, value, rows)
+        scores = evaluated_rows(path, measure.metric, value, rows)
     elif evaluation is None or evaluation.step == "last":  # predictions are those of the last step
         scores = row_scores(path, measure.metric, value, rows)
     if rows is not Rows.ALL and math.isfinite(value):

@@ -53,18 +53,22 @@ def row_scores(
     return None
 
 
-def evaluated_rows(path: Path, value: float, rows: Rows = Rows.ALL) -> NDArray[np.float64] | None:
+def evaluated_rows(
+    path: Path, metric: str, value: float, rows: Rows = Rows.ALL
+) -> NDArray[np.float64] | None:
     """Return the ``(rows,)`` scores that ``bertlab evaluate`` wrote, NaN of rows without one.
 
     Args:
         path: ``NAME.rows.jsonl``.
+        metric: that the rows are scored by: a column of its name, else ``score``.
         value: that the run reported; None is returned if the rows' mean is another metric.
         rows: whose scores are returned.
     """
     if not path.is_file():
         return None
     with explain_damage(path), open_to_read(path) as file:
-        found = [parse_json(line.decode())["score"] for line in file]
+        lines = [parse_json(line.decode()) for line in file]
+        found = [line.get(metric, line["score"]) for line in lines]
         scores = np.array([np.nan if each is None else each for each in found], np.float64)
     fits = len(scores) > 0 and abs(np.nanmean(scores) - value) < _TOLERANCE
     kept = scores[rows.of(len(scores))]
