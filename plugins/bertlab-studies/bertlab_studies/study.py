@@ -22,6 +22,7 @@ from bertlab.extend import (
     say,
     without_secrets,
 )
+from bertlab_studies.choice import keeps_clusters
 from bertlab_studies.design_table import shown_by_plan
 from bertlab_studies.errors import StudyError
 from bertlab_studies.execute.execution import execute
@@ -269,7 +270,8 @@ class Study:
         same = sameness.compare_runs(self.planned, self.study_dir)
         if not accept_mixture:
             sameness.refuse_mixture(same, self.study_dir)
-        found = collect(self.config, self.planned, self.study_dir, deciding_rows(self.config))
+        deciding = deciding_rows(self.config, keeps_clusters(self.study_dir))
+        found = collect(self.config, self.planned, self.study_dir, deciding)
         found.remarks = [*(f"mixed data: {line}" for line in same.mixtures), *same.remarks]
         found.remarks += confounds(self.config, self.planned)
         for name in same.variants:
