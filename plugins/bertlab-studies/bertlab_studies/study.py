@@ -38,7 +38,7 @@ from bertlab_studies.folder import (
     read_study,
     warn_of_others,
 )
-from bertlab_studies.plan.confounds import confounds
+from bertlab_studies.plan.confounds import confounds, readings
 from bertlab_studies.plan.measures import why_untestable
 from bertlab_studies.plan.plan import Plan, PlannedRun, make_plan
 from bertlab_studies.plan.seeds import ADDED_SEEDS, extended_seeds, refuse_more
@@ -136,10 +136,14 @@ class Study:
         """
         found = find_reusable(self.planned, self.study_dir, _paths(reuse))
         shows = why_untestable(self.config, self.planned) or shown_by_plan(self)
-        confounded = confounds(self.config, self.planned)
-        note = "\n".join([*left_out_lines(self.config), *confounded, shows])
+        known = self._known_before()
+        note = "\n".join([*left_out_lines(self.config), *known, shows])
         own = plan_table(self.planned, self.study_dir, note, found)
         return own if self.stage is None else self.stage.before(own, self.stage.study.plan(reuse))
+
+    def _known_before(self) -> list[str]:
+        """Return what configs tell of the comparisons: which are confounded, which loss decides."""
+        return confounds(self.config, self.planned) + readings(self.config, self.planned)
 
     def status(self) -> Table:
         """Return how far each run is; warn of runs that the study does not ask for any more."""
@@ -273,7 +277,8 @@ class Study:
         deciding = deciding_rows(self.config, keeps_clusters(self.study_dir))
         found = collect(self.config, self.planned, self.study_dir, deciding)
         found.remarks = [*(f"mixed data: {line}" for line in same.mixtures), *same.remarks]
-        found.remarks += confounds(self.config, self.planned)
+        found.remarks += sameness.other_kernels(self.planned, self.study_dir, self.config.baseline)
+        found.remarks += self._known_before()
         for name in same.variants:
             found.variants[name].is_mixed = True
         found.manifest = {

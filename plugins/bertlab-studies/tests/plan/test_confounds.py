@@ -3,13 +3,14 @@
 from pathlib import Path
 from typing import Any
 
-from bertlab_studies.plan.confounds import confounds
+import pytest
+
+from bertlab_studies.plan.confounds import confounds, readings
 from bertlab_studies.plan.plan import make_plan
 from small_study import opened, read_study
 
 RATES: dict[str, Any] = {"low": {}, "high": {"optimizer.learning_rate": 0.01}}
 WIDTHS: dict[str, Any] = {"narrow": {}, "wide": {"encoder.hidden_size": 64}}
-SPLITS: dict[str, Any] = {"bert": {}, "all": {"objectives.mlm.unit": "whole_word"}}
 
 
 def found(folder: Path, **content: Any) -> list[str]:
@@ -24,13 +25,43 @@ def test_equal_time_where_variants_cost_the_same(tmp_path: Path) -> None:
     assert not found(tmp_path, variants=RATES)
 
 
-def test_another_masking_is_not_judged_by_one_splits_loss(tmp_path: Path) -> None:
-    loss = {"evaluation": "held_out_loss", "data": "text.txt"}
+@pytest.mark.parametrize(
+    ("change", "metric", "fair"),
+    [
+        ({"unit": "whole_word"}, None, "word_pll_loss"),
+        ({"unit": "whole_word"}, "mask_loss", "word_pll_loss"),
+        ({"unit": "span"}, "pll_loss", "word_pll_loss"),
+        ({"rate": 0.4}, "accuracy", "pll_loss"),
+        ({"mask_share": 1.0, "random_share": 0.0, "keep_share": 0.0}, "trained_loss", "pll_loss"),
+    ],
+)
+def test_another_masking_is_not_judged_by_one_splits_loss(
+    change: dict[str, Any], metric: str | None, fair: str, tmp_path: Path
+) -> None:
     (tmp_path / "text.txt").write_text("One line.\n", "utf-8")
-    study = opened(tmp_path, variants=SPLITS, evaluate={"text": loss})
+    loss = {"evaluation": "held_out_loss", "data": "text.txt"}
+    variants = {
+        "bert": {},
+        "other": {f"objectives.mlm.{key}": each for key, each in change.items()},
+    }
+    asked = loss if metric is None else {**loss, "metric": metric}
+    study = opened(tmp_path, variants=variants, evaluate={"text": asked})
     (line,) = confounds(study.config, study.planned)
-    assert "variants differ in objectives.mlm.unit" in line
-    assert "metric: mask_loss" in line
+    assert f"variants differ in objectives.mlm.{next(iter(change))}" in line
+    assert f"metric: {fair} is" in line
     assert line in study.plan().note
-    assert not found(tmp_path, variants=SPLITS, evaluate={"text": {**loss, "metric": "mask_loss"}})
-    assert not found(tmp_path, variants=RATES, evaluate={"text": loss})
+    study = opened(tmp_path, variants=variants, evaluate={"text": {**loss, "metric": fair}})
+    assert not confounds(study.config, study.planned)
+    (line,) = readings(study.config, study.planned)
+    assert line.startswith(f"text: {fair} decides, as variants differ in objectives.mlm.")
+    assert line in study.plan().note
+    assert line in study.scores().remarks
+
+
+def test_what_leaves_the_masks_of_held_out_text_alone(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("One line.\n", "utf-8")
+    loss = {"evaluation": "held_out_loss", "data": "text.txt"}
+    for other in ({"objectives.mlm.dynamic": False}, {"optimizer.learning_rate": 0.01}):
+        study = opened(tmp_path, variants={"bert": {}, "other": other}, evaluate={"text": loss})
+        assert not confounds(study.config, study.planned)
+        assert not readings(study.config, study.planned)
