@@ -29,6 +29,7 @@ from bertlab.api import Column, CounterRNG, EvaluationError, Example, Progress
 from bertlab.extend import BoolArray
 from bertlab_evaluations.clusters import FEW
 from bertlab_evaluations.contract import EvaluatedModel, Evaluation, EvaluationResult, FloatArray
+from bertlab_evaluations.domain import describe_domain, divergence, is_far, natural_divergence
 from bertlab_evaluations.row_influence import ratio_scores
 
 _HEIGHT = 512  # rows of scores of the vocabulary that are in memory at a time
@@ -59,6 +60,9 @@ class HeldOutLoss(Evaluation):
       words as well.
 
     Losses of different tokenizers, and of the two kinds of models, cannot be compared.
+
+    ``unigram_divergence`` says how far the words of the text are from those of the training text,
+    where these are known, and ``natural_divergence`` how far parts of the training text are.
 
     Args:
         max_seq_length: tokens of a window at most, ``[CLS]`` and ``[SEP]`` included.
@@ -136,12 +140,16 @@ class HeldOutLoss(Evaluation):
         notes += [f"pll_loss: {len(singles):,} tokens"] if singles else []
         if not model.encoder.causal and not isinstance(objective, MaskedLM):
             notes.append(f"no trained_loss: {objective.name} does not say how it masks")
+        domain = _domain(model, [token for text in texts for token in text])
+        if len(domain) == 2 and is_far(*domain.values()):
+            notes.append(describe_domain(*domain.values()))
         return EvaluationResult(
             metrics={
                 "loss": loss,
                 "accuracy": sums.mean("accuracy"),
                 "perplexity": float(np.exp(loss)),
                 **{name: sums.mean(name) for name in readings},
+                **domain,
             },
             scores=sums.scores("loss"),
             details={
@@ -204,6 +212,23 @@ class _Sums:
     def scores(self, name: str) -> FloatArray:
         """Return ``(N,)`` scores of the rows, whose mean is that over all predictions."""
         return ratio_scores(self.totals[name], self.counts[name])
+
+
+def _domain(model: EvaluatedModel, tokens: Sequence[int]) -> dict[str, float]:
+    """Return how far the words of a text are from the training text, and how far its parts are."""
+    objective, _ = model.language_model
+    known: IntArray | None = getattr(objective, "token_counts", None)
+    if known is None:
+        return {}
+    ordinary = TokenClasses.of(model.tokenizer).ordinary_ids
+    trained, here = (
+        counts[ordinary] for counts in (known, np.bincount(tokens, minlength=len(known)))
+    )
+    if not trained.any() or not here.any():
+        return {}
+    found = {"unigram_divergence": divergence(here, trained)}
+    natural = natural_divergence(model.training_parts, len(tokens))
+    return found if natural is None else {**found, "natural_divergence": natural}
 
 
 def _documents(rows: Sequence[Example]) -> list[str]:

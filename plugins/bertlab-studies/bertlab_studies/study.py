@@ -39,13 +39,14 @@ from bertlab_studies.folder import (
     warn_of_others,
 )
 from bertlab_studies.plan.confounds import confounds, readings
+from bertlab_studies.plan.confounds import other_domains as other_domains_before
 from bertlab_studies.plan.measures import why_untestable
 from bertlab_studies.plan.plan import Plan, PlannedRun, make_plan
 from bertlab_studies.plan.seeds import ADDED_SEEDS, extended_seeds, refuse_more
 from bertlab_studies.plan.study_file import StudyConfig, make_study, with_absolute_paths
 from bertlab_studies.plan.trials import deciding_rows
 from bertlab_studies.report import analysis, sameness
-from bertlab_studies.report.collect import collect
+from bertlab_studies.report.collect import collect, other_domains
 from bertlab_studies.report.earlier_noise import record as record_entries
 from bertlab_studies.report.earlier_noise import spread_of
 from bertlab_studies.report.render import write_report
@@ -136,7 +137,7 @@ class Study:
         """
         found = find_reusable(self.planned, self.study_dir, _paths(reuse))
         shows = why_untestable(self.config, self.planned) or shown_by_plan(self)
-        known = self._known_before()
+        known = [*self._known_before(), *other_domains_before(self.config, self.planned)]
         note = "\n".join([*left_out_lines(self.config), *known, shows])
         own = plan_table(self.planned, self.study_dir, note, found)
         return own if self.stage is None else self.stage.before(own, self.stage.study.plan(reuse))
@@ -278,6 +279,7 @@ class Study:
         found = collect(self.config, self.planned, self.study_dir, deciding)
         found.remarks = [*(f"mixed data: {line}" for line in same.mixtures), *same.remarks]
         found.remarks += sameness.other_kernels(self.planned, self.study_dir, self.config.baseline)
+        found.remarks += other_domains(self.config, self.planned, self.study_dir)
         found.remarks += self._known_before()
         for name in same.variants:
             found.variants[name].is_mixed = True

@@ -1,8 +1,24 @@
 """Comparisons whose figure is not of what they are asked: known from configs, before a run."""
 
-from collections.abc import Iterator, Sequence
+import contextlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
 
-from bertlab.extend import Config
+import numpy as np
+
+from bertlab import BertlabError, IntArray
+from bertlab.extend import Config, Corpus, read_raw_documents
+from bertlab_evaluations.domain import (
+    describe_domain,
+    divergence,
+    divergence_of_parts,
+    is_far,
+    natural_divergence,
+)
+from bertlab_evaluations.entries import read_entries
+from bertlab_evaluations.evaluate import read_entry_rows
 from bertlab_studies.plan.budget import Cost, pretraining_cost
 from bertlab_studies.plan.measures import deciding_metric
 from bertlab_studies.plan.plan import Plan
@@ -11,6 +27,8 @@ from bertlab_studies.plan.study_file import BASE, StudyConfig
 from bertlab_studies.plan.zero_shot import SECTION, is_zero_shot
 
 _ALIKE = 0.01  # costs of a step
+_WORDS = 500_000  # of a text that are looked at before a run
+_FILES = 50  # of a corpus
 _MASKS = ("rate", "unit", "mask_share", "random_share", "keep_share")
 _NONE = "no masked LM"
 _STANDARD = "15 % of the tokens at 80/10/10, which favours who was trained so"
@@ -70,6 +88,64 @@ def readings(study: StudyConfig, plan: Plan) -> list[str]:
                 f"alone in the text itself, which is how no variant was trained{nearer}"
             )
     return lines
+
+
+def other_domains(study: StudyConfig, plan: Plan) -> list[str]:
+    """Return a line for each held-out text that is not of the domain of the training text.
+
+    By the first words of each of its files, as white space and punctuation part them. Of a source
+    or a prepared corpus the runs tell.
+
+    Args:
+        study: what is asked.
+        plan: its runs.
+    """
+    config = last_config(plan.configs[study.baseline, BASE])
+    asked = [name for name, _ in _held_out_losses(study, plan)]
+    numbers: dict[str, int] = {}
+    trained = _numbered(_first_words(config["data"]), numbers) if asked else np.empty(0)
+    parts = divergence_of_parts(trained) if len(trained) else {}
+    lines = []
+    for name in asked if parts else ():
+        entry = plan.configs[study.baseline, name][SECTION]
+        with contextlib.suppress(BertlabError):  # whose run says it
+            (found,) = read_entries({name: dict(entry)}, "evaluate")
+            texts = (str(row.values["text"]) for row in read_entry_rows(found))
+            held_out = _numbered(islice(_words(texts), _WORDS), numbers)
+            here, there = (
+                np.bincount(each, minlength=len(numbers)) for each in (held_out, trained)
+            )
+            apart, natural = divergence(here, there), natural_divergence(parts, len(held_out))
+            if natural is not None and is_far(apart, natural):
+                lines.append(f"confounded: {name}: {describe_domain(apart, natural)}")
+    return lines
+
+
+def _first_words(data: Config) -> Iterator[str]:
+    """Yield the first words of the files of a corpus; nothing of other sources."""
+    sources = data.get("corpus") or []
+    places = [Path(each) for each in ([sources] if isinstance(sources, str) else sources)]
+    if any((each / "store.json").is_file() for each in places):
+        return
+    found = [file for each in places for file in ([each] if each.is_file() else each.rglob("*"))]
+    files = sorted(file for file in found if file.is_file())
+    chosen = files[:: max(1, -(-len(files) // _FILES))]
+    settings = {key: data[key] for key in ("text_column", "errors") if key in data}
+    for file in chosen:
+        with contextlib.suppress(BertlabError):
+            corpus = Corpus([str(file)], data.get("corpus_format", "auto"), **settings)
+            texts = (raw.text for raw in read_raw_documents(corpus))
+            yield from islice(_words(texts), _WORDS // len(chosen))
+
+
+def _words(texts: Iterable[str]) -> Iterator[str]:
+    for text in texts:
+        yield from re.findall(r"\w+|[^\w\s]", text.lower())
+
+
+def _numbered(words: Iterable[str], numbers: dict[str, int]) -> IntArray:
+    """Return the number of each word; new words get the next ones."""
+    return np.array([numbers.setdefault(word, len(numbers)) for word in words], np.int64)
 
 
 def _other_masking(study: StudyConfig, plan: Plan) -> list[str]:

@@ -134,9 +134,10 @@ def other_kernels(plan: Plan, study_dir: Path, baseline: str) -> list[str]:
             if own[part] != theirs[part]
         ]
         if different:
+            told = "; ".join(sorted(different))
             lines.append(
                 f"{variant} against {baseline}, {stage}: other kernels, so that results differ by "
-                f"rounding as well, and steps in a given time by speed: {'; '.join(sorted(different))}"
+                f"rounding as well, and steps in a given time by speed: {told}"
             )
     return lines
 
