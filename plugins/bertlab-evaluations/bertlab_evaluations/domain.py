@@ -9,12 +9,12 @@ Reference: Lin (1991), Divergence measures based on the Shannon entropy.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from lightning.pytorch import Callback, Trainer
 from numpy.typing import NDArray
 
-from bertlab import IntArray
 from bertlab.api import TaskData
 from bertlab.extend import PretrainingData
 
@@ -40,7 +40,7 @@ def divergence(one: NDArray[np.number], other: NDArray[np.number]) -> float:
     return found
 
 
-def divergence_of_parts(words: IntArray) -> dict[int, float]:
+def divergence_of_parts(words: NDArray[np.integer[Any]]) -> dict[int, float]:
     """Return by their size how far parts of a text are at most from the rest of it.
 
     Args:

@@ -128,8 +128,8 @@ class HeldOutLoss(Evaluation):
         for chosen in self._batches(model, windows):
             _add_masked(sums, model, chosen)
         singles = [] if model.encoder.causal else self._single_tokens(model, windows)
-        for chosen in self._batches(model, singles):
-            _add_singles(sums, model, chosen)
+        for tokens in self._batches(model, singles):
+            _add_singles(sums, model, tokens)
         if not np.isfinite([sums.mean(name) for name in sums.totals]).all():
             raise EvaluationError(
                 f"{model.source}: gives NaN or infinite losses; its weights are damaged"

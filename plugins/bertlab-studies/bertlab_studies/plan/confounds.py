@@ -103,7 +103,7 @@ def other_domains(study: StudyConfig, plan: Plan) -> list[str]:
     config = last_config(plan.configs[study.baseline, BASE])
     asked = [name for name, _ in _held_out_losses(study, plan)]
     numbers: dict[str, int] = {}
-    trained = _numbered(_first_words(config["data"]), numbers) if asked else np.empty(0)
+    trained = _numbered(_first_words(config["data"]), numbers) if asked else np.empty(0, np.int64)
     parts = divergence_of_parts(trained) if len(trained) else {}
     lines = []
     for name in asked if parts else ():
