@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,8 @@ from rich.progress import track
 
 from bertlab import TokenPrediction, language_model
 from bertlab.api import Column, Encoder, Example, Task, Tokenizer
+from bertlab.extend import read_manifest
+from bertlab_evaluations.domain import parts_in
 
 if TYPE_CHECKING:
     from bertlab import PretrainedModel
@@ -33,6 +35,8 @@ class EvaluatedModel:
         tasks: the objectives or the head that it was trained with, by config name; none if it is an
             encoder alone. ``tasks["mlm"]`` has the masked-LM head.
         shows_progress: whether :meth:`track` draws a bar.
+        training_parts: how far parts of its training text are from the rest of it, by their size
+            in tokens (:mod:`bertlab_evaluations.domain`); empty if that is not known.
     """
 
     source: str
@@ -40,6 +44,7 @@ class EvaluatedModel:
     tokenizer: Tokenizer
     tasks: Mapping[str, Task]
     shows_progress: bool = False
+    training_parts: Mapping[int, float] = field(default_factory=dict)
 
     @property
     def max_seq_length(self) -> int:
@@ -75,8 +80,15 @@ class EvaluatedModel:
 
 def evaluated(model: "PretrainedModel") -> EvaluatedModel:
     """Return a model in the form that evaluations read: ``model.evaluated()``."""
+    # RUN/checkpoints/last.ckpt -> RUN
+    manifest = {} if model.path is None else read_manifest(model.path.parent.parent)
     return EvaluatedModel(
-        model.source, model.encoder, model.tokenizer, model.tasks, shows_progress=True
+        model.source,
+        model.encoder,
+        model.tokenizer,
+        model.tasks,
+        shows_progress=True,
+        training_parts=parts_in(manifest),
     )
 
 
@@ -140,12 +152,15 @@ class Evaluation(ABC):
         monitor: the metric that decides, and which end of it is better.
         better: which end is better of its other metrics, by name.
         chance: the score of a guess, which pictures show as a line; None if there is no one number.
+        added_settings: default of each setting that came after a release. It is not recorded where
+            it has its default, so that earlier runs stay what is asked for.
     """
 
     columns: ClassVar[tuple[Column, ...]]
     monitor: ClassVar[tuple[str, Literal["min", "max"]]] = ("accuracy", "max")
     better: ClassVar[Mapping[str, Literal["min", "max"]]] = {}
     chance: ClassVar[float | None] = None
+    added_settings: ClassVar[Mapping[str, Any]] = {}
 
     @abstractmethod
     def evaluate(self, model: EvaluatedModel, rows: Sequence[Example]) -> EvaluationResult:

@@ -50,13 +50,18 @@ class EvaluationEntry:
 
     def plain(self) -> dict[str, Any]:
         """Return what is asked for as a config file has it, all settings among it."""
+        added = self.evaluation.added_settings
         return {
             "evaluation": self.plugin,
             "data": self.data,
             "format": self.format,
             "split": self.split,
             "columns": dict(self.columns),
-            "settings": dict(self.settings),
+            "settings": {
+                key: value
+                for key, value in self.settings.items()
+                if key not in added or value != added[key]
+            },
             # only where it is asked for, so that other evaluations keep their runs
             **({} if self.cluster is None else {"cluster": self.cluster}),
         }

@@ -63,11 +63,12 @@ def _check_stored(config: "Mapping[str, Any]", source: str) -> None:
 
 @hookimpl
 def bertlab_callbacks(run_dir: Path, config: "Namespace") -> "list[Callback]":
-    """Return the callbacks that the keys ask for; none for most runs."""
+    """Return the callbacks that the keys ask for, and what describes the training text."""
     from bertlab_evaluations.along_training import along_training  # noqa: PLC0415  torch
+    from bertlab_evaluations.domain import TrainingParts  # noqa: PLC0415
     from bertlab_evaluations.word_checkpoints import WordCheckpoints  # noqa: PLC0415
 
-    callbacks: list[Callback] = [*along_training(run_dir, config)]
+    callbacks: list[Callback] = [TrainingParts(), *along_training(run_dir, config)]
     if words := config.checkpoint_words:
         folder = Path(config.checkpoint.dirpath or run_dir / "checkpoints")
         callbacks.append(WordCheckpoints(folder, words))

@@ -32,14 +32,16 @@ def bertlab_fit_arguments(parser: "LightningArgumentParser") -> FitKeys:
 
 @hookimpl
 def bertlab_callbacks(run_dir: "Path", config: "Namespace") -> "list[Callback]":
-    """Return what gives memory back, and has checkpoints written in the background."""
-    from bertlab_gpu.returned_memory import ReturnMemory  # noqa: PLC0415  torch, not for --help
+    """Return what gives memory back, names kernels, and writes checkpoints in the background."""
+    from bertlab_gpu.path_taken import PathTaken  # noqa: PLC0415  torch, not for --help
+    from bertlab_gpu.returned_memory import ReturnMemory  # noqa: PLC0415
 
-    if not config.background_checkpoints:
-        return [ReturnMemory()]
-    from bertlab_gpu.background import BackgroundCheckpoints  # noqa: PLC0415
+    found: list[Callback] = [ReturnMemory(), PathTaken(run_dir)]
+    if config.background_checkpoints:
+        from bertlab_gpu.background import BackgroundCheckpoints  # noqa: PLC0415
 
-    return [ReturnMemory(), BackgroundCheckpoints(run_dir)]
+        found.append(BackgroundCheckpoints(run_dir))
+    return found
 
 
 @hookimpl

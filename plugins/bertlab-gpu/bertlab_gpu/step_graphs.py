@@ -52,6 +52,8 @@ class _Recorded:
 class StepGraphs(Passes):
     """Records the passes over a micro-batch once for each shape that batches have."""
 
+    is_replaying = True  # until something stops it
+
     def begin(self, module: BertModule) -> None:
         """Forget what was recorded; the module is on the GPU, and on a stream of its own."""
         self._module = module
@@ -59,7 +61,7 @@ class StepGraphs(Passes):
         self._gradients: list[Tensor | None] = []
         self._recorded: dict[tuple[object, ...], _Recorded] = {}
         self._pool = torch.cuda.graph_pool_handle()
-        self._goes_on = True
+        self.is_replaying = True
         # whether the parameters have the gradient of the last batch that was asked for
         self._has_gradient = False
 
@@ -81,9 +83,9 @@ class StepGraphs(Passes):
     def _replay(self, batch: PackedBatch, batch_idx: int) -> list[Tensor] | None:
         """Return the shares; None, and no gradient, if the batch is to be computed as usual."""
         self._has_gradient = False
-        if self._goes_on and not isinstance(batch, FilledBatch):
+        if self.is_replaying and not isinstance(batch, FilledBatch):
             self._stop("a task does not fill up its batches (see bertlab-gpu)")
-        if not self._goes_on:
+        if not self.is_replaying:
             return None
         adds = batch_idx % self._module.trainer.accumulate_grad_batches > 0
         counts = self._module.counts(batch)
@@ -119,7 +121,7 @@ class StepGraphs(Passes):
         return found
 
     def _stop(self, reason: str) -> None:
-        self._goes_on = False
+        self.is_replaying = False
         self._recorded.clear()
         say(f"training goes on without CUDA graphs: {reason}")
 

@@ -29,6 +29,7 @@ from bertlab_studies.settings import Overrides
 from bertlab_studies.study_scores import Measure, StudyScores, Trial, TuningScores
 
 TUNED = "tuned.json"  # in the directory of a study
+_CLUSTERS = "whole clusters"  # what halves of the rows are made of; of single rows before
 _OVER = (State.DONE, State.FAILED, State.BLOCKED)
 
 
@@ -63,11 +64,12 @@ class Trials:
         Args:
             chosen: number of the trial that was chosen, by variant, from 0.
         """
-        found = collect(self.config, self.plan, self.folder, choosing_rows(self.study))
+        choosing = choosing_rows(self.study, keeps_clusters(self.folder.parent))
+        found = collect(self.config, self.plan, self.folder, choosing)
         measure = self._measure(found)
         if measure is None:
             return None
-        rows = choosing_rows(self.study).get(measure.task, Rows.ALL)
+        rows = choosing.get(measure.task, Rows.ALL)
         trials = {
             variant: [
                 _trial(found, name, measure, settings)
@@ -133,10 +135,23 @@ def choose(trials: Trials, study_dir: Path) -> dict[str, int]:
             )
         chosen[variant] = best
     settings_of = {variant: trials.settings[variant][number] for variant, number in chosen.items()}
-    content = {"trials": trials.digest(), "chosen": chosen, "settings": settings_of}
+    content = {
+        "trials": trials.digest(),
+        "chosen": chosen,
+        "settings": settings_of,
+        "halves": _CLUSTERS,
+    }
     with explain_failed_write(f"{study_dir / TUNED}: cannot be written"):
         write_json(study_dir / TUNED, content)
     return chosen
+
+
+def keeps_clusters(study_dir: Path) -> bool:
+    """Whether rows of a cluster are in one half: in all studies but those tuned long ago."""
+    try:
+        return read_object(study_dir / TUNED).get("halves") == _CLUSTERS
+    except (OSError, ValueError, TypeError):  # there is none, or read_choice() refuses it
+        return True
 
 
 def best_trial(found: TuningScores, variant: str) -> int | None:

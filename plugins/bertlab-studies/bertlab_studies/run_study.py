@@ -9,7 +9,7 @@ from bertlab_studies.execute.executor import ExecuteAll
 from bertlab_studies.execute.live_table import watch
 from bertlab_studies.execute.schedule import StudyStopped, Summary
 from bertlab_studies.folder import STUDY_FILE, begun_in
-from bertlab_studies.plan.confounds import confounds
+from bertlab_studies.plan.confounds import confounds, other_domains
 from bertlab_studies.plan.measures import why_untestable
 from bertlab_studies.plan.plan import make_plan
 from bertlab_studies.plan.seeds import ADDED_SEEDS
@@ -61,7 +61,10 @@ def run_study(
         say(line)
     if untestable := why_untestable(study.config, study.planned):
         warn(untestable)
-    for line in confounds(study.config, study.planned):
+    for line in (
+        *confounds(study.config, study.planned),
+        *other_domains(study.config, study.planned),
+    ):
         warn(line)
     for change in study.claim(accept_changes):
         say(f"changed: {change}")

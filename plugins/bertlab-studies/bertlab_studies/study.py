@@ -22,6 +22,7 @@ from bertlab.extend import (
     say,
     without_secrets,
 )
+from bertlab_studies.choice import keeps_clusters
 from bertlab_studies.design_table import shown_by_plan
 from bertlab_studies.errors import StudyError
 from bertlab_studies.execute.execution import execute
@@ -37,14 +38,15 @@ from bertlab_studies.folder import (
     read_study,
     warn_of_others,
 )
-from bertlab_studies.plan.confounds import confounds
+from bertlab_studies.plan.confounds import confounds, readings
+from bertlab_studies.plan.confounds import other_domains as other_domains_before
 from bertlab_studies.plan.measures import why_untestable
 from bertlab_studies.plan.plan import Plan, PlannedRun, make_plan
 from bertlab_studies.plan.seeds import ADDED_SEEDS, extended_seeds, refuse_more
 from bertlab_studies.plan.study_file import StudyConfig, make_study, with_absolute_paths
 from bertlab_studies.plan.trials import deciding_rows
 from bertlab_studies.report import analysis, sameness
-from bertlab_studies.report.collect import collect
+from bertlab_studies.report.collect import collect, other_domains
 from bertlab_studies.report.earlier_noise import record as record_entries
 from bertlab_studies.report.earlier_noise import spread_of
 from bertlab_studies.report.render import write_report
@@ -135,10 +137,14 @@ class Study:
         """
         found = find_reusable(self.planned, self.study_dir, _paths(reuse))
         shows = why_untestable(self.config, self.planned) or shown_by_plan(self)
-        confounded = confounds(self.config, self.planned)
-        note = "\n".join([*left_out_lines(self.config), *confounded, shows])
+        known = [*self._known_before(), *other_domains_before(self.config, self.planned)]
+        note = "\n".join([*left_out_lines(self.config), *known, shows])
         own = plan_table(self.planned, self.study_dir, note, found)
         return own if self.stage is None else self.stage.before(own, self.stage.study.plan(reuse))
+
+    def _known_before(self) -> list[str]:
+        """Return what configs tell of the comparisons: which are confounded, which loss decides."""
+        return confounds(self.config, self.planned) + readings(self.config, self.planned)
 
     def status(self) -> Table:
         """Return how far each run is; warn of runs that the study does not ask for any more."""
@@ -269,9 +275,12 @@ class Study:
         same = sameness.compare_runs(self.planned, self.study_dir)
         if not accept_mixture:
             sameness.refuse_mixture(same, self.study_dir)
-        found = collect(self.config, self.planned, self.study_dir, deciding_rows(self.config))
+        deciding = deciding_rows(self.config, keeps_clusters(self.study_dir))
+        found = collect(self.config, self.planned, self.study_dir, deciding)
         found.remarks = [*(f"mixed data: {line}" for line in same.mixtures), *same.remarks]
-        found.remarks += confounds(self.config, self.planned)
+        found.remarks += sameness.other_kernels(self.planned, self.study_dir, self.config.baseline)
+        found.remarks += other_domains(self.config, self.planned, self.study_dir)
+        found.remarks += self._known_before()
         for name in same.variants:
             found.variants[name].is_mixed = True
         found.manifest = {

@@ -34,6 +34,8 @@ from small_study import opened
 from tests.plugins.strange_packages import install
 
 ROWS = 60
+SINGLE = [""] * ROWS  # no clusters
+PASSAGES = [f"context:{row // 5}" for row in range(ROWS)]
 RATES = [1.0e-4, 1.0e-3, 1.0e-2]
 TUNE: dict[str, Any] = {
     "space": {"evaluate.optimizer.learning_rate": RATES},
@@ -50,7 +52,7 @@ def right_rows(run: PlannedRun) -> list[bool]:
     rate = rate_of(run)
     place = RATES.index(float(rate)) if rate else 0
     quality = {True: (0.3, 0.9, 0.5), False: (0.3, 0.5, 0.9)}
-    chooses = Rows.CHOOSE.of(ROWS)
+    chooses = Rows.CHOOSE.of(SINGLE)
     return [
         (row * 7 + run.seed) % 10 < 10 * quality[bool(each)][place]
         for row, each in enumerate(chooses)
@@ -63,6 +65,7 @@ class FakeExecutor:
     def __init__(self, failing: str = " ", stopping: str = " ") -> None:
         self.failing, self.stopping = failing, stopping
         self.ran: list[str] = []
+        self.clusters = SINGLE
 
     def __call__(
         self, plan: Sequence[PlannedRun], study_dir: Path, *, on_change: OnChange, **given: object
@@ -90,7 +93,10 @@ class FakeExecutor:
         results = {"mlm/loss": 3.0, "loss": 3.0}
         if "--keep_predictions=true" in run.arguments:  # a fine-tuning
             right = right_rows(run)
-            lines = [{"label": "ab"[each], "gold": {"label": "b"}} for each in right]
+            lines = [
+                {"label": "ab"[each], "gold": {"label": "b"}, "cluster": cluster}
+                for each, cluster in zip(right, self.clusters, strict=True)
+            ]
             text = "".join(json.dumps(line) + "\n" for line in lines)
             (directory / "predictions.jsonl").write_text(text, "utf-8")
             results = {"single_sentence/accuracy": sum(right) / ROWS}
@@ -114,8 +120,9 @@ def rate_of(run: PlannedRun) -> str:
     return rates[-1] if rates else ""
 
 
-def mean_right(run: PlannedRun, rows: Rows) -> float:
-    right = [each for each, counts in zip(right_rows(run), rows.of(ROWS), strict=True) if counts]
+def mean_right(run: PlannedRun, rows: Rows, clusters: Sequence[str] = SINGLE) -> float:
+    kept = rows.of(clusters)
+    right = [each for each, counts in zip(right_rows(run), kept, strict=True) if counts]
     return sum(right) / len(right)
 
 
@@ -147,7 +154,7 @@ def test_the_best_trial_on_half_of_the_rows_is_run_and_decided_on_the_other(
     cell = scores.cell("both", scores.measures[0])
     run = study.planned.run_of("both", "x", 1)
     assert cell.values[1] == pytest.approx(mean_right(run, Rows.DECIDE))
-    assert len(cell.examples[1]) == Rows.DECIDE.of(ROWS).sum()
+    assert len(cell.examples[1]) == Rows.DECIDE.of(SINGLE).sum()
     report = study.report()
     assert "tuning_trials.csv" in [path.name for path in report.files]
     assert not any("changed" in line for line in scores.remarks)
@@ -157,6 +164,29 @@ def test_the_best_trial_on_half_of_the_rows_is_run_and_decided_on_the_other(
     assert [run.id for run in again.runs] == [run.id for run in study.runs]
     again.run()
     assert len(fake.ran) == 16
+
+
+def test_rows_of_a_passage_choose_or_decide_together(tmp_path: Path, fake: FakeExecutor) -> None:
+    fake.clusters = PASSAGES
+    study = tuned(tmp_path)
+    study.run()
+    run = study.planned.run_of("both", "x", 1)
+    scores = study.scores()
+    cell = scores.cell("both", scores.measures[0])
+    assert cell.values[1] == pytest.approx(mean_right(run, Rows.DECIDE, PASSAGES))
+    assert cell.clusters is not None
+    assert cell.clusters.sizes.tolist() == [5.0] * 6
+    assert scores.tuning is not None
+    assert scores.tuning.rows == Rows.CHOOSE
+    # chosen before passages stayed whole: the rows that did not choose decide still
+    file = study.study_dir / TUNED
+    choice = json.loads(file.read_text("utf-8"))
+    file.write_text(json.dumps({**choice, "halves": None}), "utf-8")
+    scores = open_study(study.study_dir).scores()
+    cell = scores.cell("both", scores.measures[0])
+    assert cell.values[1] == pytest.approx(mean_right(run, Rows.DECIDE))
+    assert scores.tuning is not None
+    assert scores.tuning.rows == Rows.CHOOSE_SINGLY
 
 
 def test_a_trial_that_fails_counts_and_the_choice_stays(

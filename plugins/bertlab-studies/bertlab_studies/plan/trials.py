@@ -50,20 +50,26 @@ def choosing_evaluation(study: StudyConfig) -> str | None:
     return by if by in names else None
 
 
-def deciding_rows(study: StudyConfig) -> dict[str, Rows]:
-    """Return by task which rows decide, where that is not all of them."""
+def deciding_rows(study: StudyConfig, whole_clusters: bool = True) -> dict[str, Rows]:
+    """Return by task which rows decide, where that is not all of them.
+
+    Args:
+        study: that may be tuned.
+        whole_clusters: rows of a cluster are in one half.
+    """
     if study.tune is None or study.tune.same_rows:
         return {}
     chooses = choosing_evaluation(study)
     if chooses is None and study.evaluations:
         return {}  # a measure of pre-training chooses
     # the measure of a study without evaluations has the study's name as its task
-    return {chooses or study.name: Rows.DECIDE}
+    return {chooses or study.name: Rows.DECIDE if whole_clusters else Rows.DECIDE_SINGLY}
 
 
-def choosing_rows(study: StudyConfig) -> dict[str, Rows]:
-    """Return by task which rows choose, where that is not all of them."""
-    return dict.fromkeys(deciding_rows(study), Rows.CHOOSE)
+def choosing_rows(study: StudyConfig, whole_clusters: bool = True) -> dict[str, Rows]:
+    """Return by task which rows choose, where that is not all of them; arguments as above."""
+    chooses = Rows.CHOOSE if whole_clusters else Rows.CHOOSE_SINGLY
+    return dict.fromkeys(deciding_rows(study), chooses)
 
 
 def trial_variants(study: StudyConfig, settings: Mapping[str, list[Overrides]]) -> TrialVariants:

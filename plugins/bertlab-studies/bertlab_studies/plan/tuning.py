@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from bertlab import nearest
 from bertlab.api import CounterRNG
+from bertlab_evaluations.clusters import clusters_of
 from bertlab_studies.errors import StudyError
 from bertlab_studies.plan.seed_parts import SeedTuple
 from bertlab_studies.plan.seeds import read_seeds
@@ -37,16 +38,36 @@ class Rows(StrEnum):
     ALL = "all rows"
     CHOOSE = "the half of the rows that chooses"
     DECIDE = "the half of the rows that decides"
+    # of studies that were tuned before clusters stayed whole
+    CHOOSE_SINGLY = "the half of the rows that chooses, which shares clusters with the other"
+    DECIDE_SINGLY = "the half of the rows that decides, which shares clusters with the other"
 
-    def of(self, count: int) -> NDArray[np.bool_]:
-        """Return ``(count,)`` bool: whether a row is one of these.
+    def of(self, clusters: Sequence[str]) -> NDArray[np.bool_]:
+        """Return ``(rows,)`` bool: whether a row is one of these.
 
-        A row's number alone says in which half it is, so that it is the same in all runs.
+        Numbers of rows and clusters alone say in which half a row is, so that it is the same in all
+        runs. Rows of a cluster are in one half: a setting that suits a passage by chance would suit
+        the half that decides as well.
+
+        Args:
+            clusters: of each row, ``KIND:ID``, or empty.
         """
         if self is Rows.ALL:
-            return np.ones(count, np.bool_)
-        chooses = CounterRNG(0, "tune/rows").uniform(np.arange(count)) < 0.5
-        return chooses if self is Rows.CHOOSE else ~chooses
+            return np.ones(len(clusters), np.bool_)
+        draws = CounterRNG(0, "tune/rows").uniform(np.arange(len(clusters)))
+        singly = self in (Rows.CHOOSE_SINGLY, Rows.DECIDE_SINGLY)
+        found = None if singly else clusters_of(clusters)
+        if found is None or found.are_rows:
+            chooses = draws < 0.5
+        else:
+            _, first = np.unique(found.numbers, return_index=True)
+            order = np.argsort(draws[first])  # of the clusters
+            # sizes [3, 1, 4, 2] in this order, 10 rows: 2 clusters of 4 rows are nearest to 5
+            rows = np.cumsum(found.sizes[order])[:-1]
+            chooses = np.isin(
+                found.numbers, order[: 1 + np.argmin(np.abs(rows - len(clusters) / 2))]
+            )
+        return chooses if self in (Rows.CHOOSE, Rows.CHOOSE_SINGLY) else ~chooses
 
 
 @dataclass(frozen=True)

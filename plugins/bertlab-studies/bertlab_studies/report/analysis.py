@@ -43,8 +43,9 @@ from bertlab_studies.study_scores import Measure, StudyScores
 VERSION = 2  # of the tests: raised when the same values would give other decisions
 ANALYSIS, LOOKS = "analysis.json", "looks.json"  # in the directory of a study
 # chance in percent that one of so many tests at 5 % finds what is not there: if as many seeds are
-# added each time, Armitage, McPherson and Rowe (1969), Repeated significance tests on accumulating
-# data, table 2; if their number is doubled each time, by simulation
+# added each time as there were at first (fewer: less), Armitage, McPherson and Rowe (1969),
+# Repeated significance tests on accumulating data, table 2; if their number is doubled each time,
+# by simulation
 _FALSE_ALARMS = {2: (8, 8), 3: (11, 11), 4: (13, 14), 5: (14, 17)}
 _SEEDS = ("seeds", "finetune_seeds")
 _SHOWN = 12  # hexadecimal digits
@@ -331,16 +332,21 @@ def _look_remarks(look: int, planned: int | None) -> list[str]:
         ]
     if look < 2 or (planned is not None and look <= planned):
         return []
-    few = planned or 1
-    least, most = _FALSE_ALARMS.get(look, (14, 14))
-    chance = f"about {least} %" if look in _FALSE_ALARMS else f"more than {least} %"
-    if most > least:
+    begins = "seeds were added after a report had been written"
+    if planned is not None and planned > 1:
+        return [
+            f"look {look} where {planned} were planned: {begins}; p-values are multiplied by "
+            f"{planned}, which keeps 5 % over {planned} looks, and over {look} at most "
+            f"{100 * LEVEL * look / planned:.3g} %"
+        ]
+    least, most = _FALSE_ALARMS.get(look, (None, None))
+    chance = f"up to {least} %" if least is not None else f"more than {_FALSE_ALARMS[5][0]} %"
+    if least is not None and most != least:
         chance += f" ({most} % if their number was doubled each time)"
-    said = f" where {few} were planned" if planned is not None and planned > 1 else ""
     return [
-        f"look {look}{said}: seeds were added after a report had been written, which does not "
-        f"keep the 5 %; tests at 5 % at each of {look} looks find in {chance} of studies what is "
-        "not there (looks: 2 in the study file, before the first run, plans two)"
+        f"look {look}: {begins}, which does not keep the 5 %; tests at 5 % at each of {look} looks "
+        f"find in {chance} of studies what is not there (looks: 2 in the study file, before the "
+        "first run, plans two)"
     ]
 
 

@@ -20,6 +20,7 @@ from bertlab.extend import (
     read_json,
     read_results,
 )
+from bertlab_evaluations.domain import describe_domain, is_far
 from bertlab_studies.errors import StudyError
 from bertlab_studies.execute.run_state import State, is_done, read_states, read_status
 from bertlab_studies.held_out_rows import HELD_OUT_ROWS, held_out_scores
@@ -125,6 +126,26 @@ def measures_of(study: StudyConfig, plan: Plan, folder: Path) -> list[Measure]:
     """
     of_pretraining = _of_pretraining(study, plan, folder, pretraining_measures(study, plan))
     return [*_primary(study, plan, folder), *of_pretraining]
+
+
+def other_domains(study: StudyConfig, plan: Plan, folder: Path) -> list[str]:
+    """Return a line for each evaluation whose text is of another domain than the training text."""
+    lines = []
+    for evaluation in study.evaluations:
+        far: dict[str, list[float]] = {}
+        for run in _runs(study, plan, evaluation.name):
+            directory = run.directory(folder)
+            results = read_results(directory) if is_done(directory) else {}
+            found, natural = (
+                results.get(f"{evaluation.name}/{name}_divergence")
+                for name in ("unigram", "natural")
+            )
+            if found is not None and natural is not None and is_far(found, natural):
+                far.setdefault(run.variant, [found, natural])
+        if far:
+            of = "" if len(far) == len(study.variants) else f" of {', '.join(far)}"
+            lines.append(f"{evaluation.name}{of}: {describe_domain(*next(iter(far.values())))}")
+    return lines
 
 
 def _checkpoints(plan: Plan) -> list[str]:
@@ -289,7 +310,7 @@ def _result_of_rows(
     """Return a run's value with what is wrong with it and its rows' scores, if it has them."""
     scores, path = None, _file_of_rows(directory, evaluation)
     if evaluation is not None and evaluation.zero_shot is not None:
-        scores = evaluated_rows(path, value, rows)
+        scores = evaluated_rows(path, measure.metric, value, rows)
     elif evaluation is None or evaluation.step == "last":  # predictions are those of the last step
         scores = row_scores(path, measure.metric, value, rows)
     if rows is not Rows.ALL and math.isfinite(value):

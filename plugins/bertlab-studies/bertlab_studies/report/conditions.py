@@ -50,8 +50,8 @@ def _unstable(scores: StudyScores) -> Iterator[str]:
                 star = "a star is about the runs that learned"
             yield (
                 f"{variant}, {measure.name}: unstable: {len(seeds)} of {count_runs(seeds, cell)} "
-                f"runs failed ({UNSTABLE:.0%} or more); its mean is mostly a matter of how many "
-                f"do, so {star}, and rates of failure are compared apart (Fisher)"
+                f"runs failed ({100 * UNSTABLE:.0f} % or more); its mean is mostly a matter of how "
+                f"many do, so {star}, and rates of failure are compared apart (Fisher)"
             )
 
 

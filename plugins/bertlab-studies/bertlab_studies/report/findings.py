@@ -226,8 +226,16 @@ def decimals(interval: Comparison | MultiBootstrap, measure: Measure) -> int:
     if size == 0:
         return 1
     # half width 0.62 points -> 1, 0.062 -> 2
-    digits = -math.floor(math.log10(size * (100 if measure.is_share else 1)))
-    return max(1, min(6, digits if measure.is_share else digits + 1))
+    scale = 100 if measure.is_share else 1
+    digits = -math.floor(math.log10(size * scale))
+    digits = max(1, min(6, digits if measure.is_share else digits + 1))
+    if interval.low is None or interval.high is None or interval.low * interval.high <= 0:
+        return digits
+    # an interval without 0 is not shown with an end at 0.0: −1.4 … −0.04
+    near = min(abs(interval.low), abs(interval.high)) * scale
+    while digits < 6 and not round(near, digits):
+        digits += 1
+    return digits
 
 
 def signed(value: float, measure: Measure, digits: int) -> str:
@@ -238,8 +246,13 @@ def signed(value: float, measure: Measure, digits: int) -> str:
 
 
 def format_p(p: float) -> str:
-    """Return ``p 0.21``, ``p 0.004`` or ``p < 0.001``."""
-    return "p < 0.001" if p < 0.001 else f"p {p:.{2 if p >= 0.1 else 3}f}"
+    """Return ``p 0.21``, ``p 0.004`` or ``p < 0.001``; ``p 0.0503`` beside the level."""
+    if p < 0.001:
+        return "p < 0.001"
+    digits = 2 if p >= 0.1 else 3
+    if p != LEVEL and round(p, digits) == LEVEL:
+        digits = 4
+    return f"p {p:.{digits}f}"
 
 
 def _describe_constant(comparison: Comparison, measure: Measure) -> str:

@@ -5,8 +5,10 @@ metric is a mean over rows, and its influence (:mod:`bertlab_evaluations.row_inf
 is not.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import compress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,28 +48,32 @@ def row_scores(
         if scores is not None and abs(scores.mean() - value) < _TOLERANCE:
             if rows is Rows.ALL:
                 return scores
-            kept = [line for line, keep in zip(lines, rows.of(len(lines)), strict=True) if keep]
+            kept = list(compress(lines, rows.of(_labels(lines))))
             # from the end: a half all of whose questions have an answer has SQuAD 1.1's way first,
             # which the whole may lack: ways [2.0] of all, [1.1, 2.0] of the half -> -1
             return list(candidate_scores(kept, metric))[place - len(ways)] if kept else None
     return None
 
 
-def evaluated_rows(path: Path, value: float, rows: Rows = Rows.ALL) -> NDArray[np.float64] | None:
+def evaluated_rows(
+    path: Path, metric: str, value: float, rows: Rows = Rows.ALL
+) -> NDArray[np.float64] | None:
     """Return the ``(rows,)`` scores that ``bertlab evaluate`` wrote, NaN of rows without one.
 
     Args:
         path: ``NAME.rows.jsonl``.
+        metric: that the rows are scored by: a column of its name, else ``score``.
         value: that the run reported; None is returned if the rows' mean is another metric.
         rows: whose scores are returned.
     """
     if not path.is_file():
         return None
     with explain_damage(path), open_to_read(path) as file:
-        found = [parse_json(line.decode())["score"] for line in file]
+        lines = [parse_json(line.decode()) for line in file]
+        found = [line.get(metric, line["score"]) for line in lines]
         scores = np.array([np.nan if each is None else each for each in found], np.float64)
     fits = len(scores) > 0 and abs(np.nanmean(scores) - value) < _TOLERANCE
-    kept = scores[rows.of(len(scores))]
+    kept = scores[rows.of(_labels(lines))]
     return kept if fits and not np.isnan(kept).all() else None
 
 
@@ -86,8 +92,12 @@ def row_clusters(path: Path, rows: Rows = Rows.ALL) -> Clusters | None:
             for line in file
         ]
     found = clusters_of(labels)
-    kept = rows.of(len(labels))
-    return None if found is None else found.of(kept)
+    return None if found is None else found.of(rows.of(labels))
+
+
+def _labels(lines: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the cluster that each line names; those of before there were clusters have none."""
+    return [str(line.get("cluster", "")) for line in lines]
 
 
 def keep_common_rows(cells: Sequence[Cell]) -> None:

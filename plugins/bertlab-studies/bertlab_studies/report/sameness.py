@@ -108,6 +108,54 @@ def compare_runs(plan: Plan, study_dir: Path) -> Sameness:
     )
 
 
+def other_kernels(plan: Plan, study_dir: Path, baseline: str) -> list[str]:
+    """Return a line for each comparison whose runs took another path through kernels.
+
+    That may be for the machines' sake, or for the configs': heads of a size that no kernel has.
+
+    Args:
+        plan: runs of the study.
+        study_dir: its directory.
+        baseline: variant that the others are compared with.
+    """
+    ways: dict[tuple[str, str], dict[str, set[str]]] = {}  # by stage and variant, then by part
+    for variant, stage, seed in plan.cells:
+        own = ways.setdefault((stage, variant), {})
+        for run in plan.runs_of(variant, stage, seed).values():
+            if is_done(run.directory(study_dir)):
+                for part, found in _kernels_of(read_manifest(run, study_dir)).items():
+                    own.setdefault(part, set()).update(found)
+    lines = []
+    for (stage, variant), own in ways.items():
+        theirs = ways[stage, baseline]
+        different = [
+            f"{part} {_either(own[part])}, not {_either(theirs[part])}"
+            for part in own.keys() & theirs.keys()
+            if own[part] != theirs[part]
+        ]
+        if different:
+            told = "; ".join(sorted(different))
+            lines.append(
+                f"{variant} against {baseline}, {stage}: other kernels, so that results differ by "
+                f"rounding as well, and steps in a given time by speed: {told}"
+            )
+    return lines
+
+
+def _kernels_of(manifest: Manifest) -> dict[str, list[str]]:
+    """Return the ways that the sessions of a run took, by part; {} of an older bertlab."""
+    found: dict[str, list[str]] = {}
+    for session in sessions_of(manifest)[1:]:
+        for part, way in session.get("kernels", {}).items():
+            if way not in found.setdefault(part, []):
+                found[part].append(way)
+    return found
+
+
+def _either(ways: Iterable[str]) -> str:
+    return " or ".join(sorted(ways))
+
+
 def refuse_mixture(same: Sameness, study_dir: Path) -> None:
     """Raise MixtureError if runs that should have the same data have not."""
     if same.mixtures:
@@ -241,6 +289,8 @@ def _machine_of(plan: Plan, run: PlannedRun, manifest: Manifest) -> dict[Key, st
     asked = _key("", config.get("trainer", {}), ("accelerator", "devices", "precision"))[1]
     for name in ("device", "threads", "precision"):
         found[name, asked] = manifest.get(name)
+    for part, ways in _kernels_of(manifest).items():
+        found[f"{part} ({run.variant}, {run.stage})", asked] = ", then ".join(ways)
     return {key: str(value) for key, value in found.items() if value is not None}
 
 

@@ -119,7 +119,7 @@ def _chosen(tuning: TuningScores, column: Column) -> TitledGrid:
 def _legend(tuning: TuningScores, trials: int) -> str:
     how = {RANDOM: "random search"}.get(tuning.search, f"{tuning.search} search")
     seeds = ", ".join(map(str, tuning.seeds))
-    rows = f", {tuning.rows}; the other half decides" if tuning.rows == Rows.CHOOSE else ""
+    rows = f", {tuning.rows}; the other half decides" if tuning.rows is not Rows.ALL else ""
     return (
         f"Each variant had {trials} trials ({how}, seeds {seeds}, which decide nothing). Its best "
         f"one is chosen by {tuning.measure.name}{rows}. The value is that of the best of several, "

@@ -122,15 +122,32 @@ def test_a_number_is_in_its_range(one: float, other: float, share: float, is_log
 
 @given(st.integers(0, 3000))
 def test_each_row_either_chooses_or_decides(count: int) -> None:
-    chooses, decides = Rows.CHOOSE.of(count), Rows.DECIDE.of(count)
+    chooses, decides = Rows.CHOOSE.of([""] * count), Rows.DECIDE.of([""] * count)
     assert (chooses ^ decides).all()
-    assert Rows.ALL.of(count).all()
+    assert Rows.ALL.of([""] * count).all()
     assert len(chooses) == count
     # of a longer set, the first rows are in the same half
-    assert (Rows.CHOOSE.of(count + 5)[:count] == chooses).all()
+    assert (Rows.CHOOSE.of([""] * (count + 5))[:count] == chooses).all()
 
 
 def test_halves_do_not_follow_the_order_of_rows() -> None:
-    chooses = Rows.CHOOSE.of(4000)
+    chooses = Rows.CHOOSE.of([""] * 4000)
     for part in (chooses, chooses[::2], chooses[1::2], chooses[:2000]):
         assert stats.binomtest(int(part.sum()), len(part)).pvalue > 0.01
+
+
+@given(st.lists(st.integers(0, 9), min_size=2, max_size=200).filter(lambda each: len({*each}) > 1))
+def test_a_cluster_is_in_one_half_and_halves_are_about_equal(numbers: list[int]) -> None:
+    names = [f"document:{number}" for number in numbers]
+    chooses = Rows.CHOOSE.of(names)
+    assert (chooses ^ Rows.DECIDE.of(names)).all()
+    largest = max(map(numbers.count, numbers))
+    if largest > 1:
+        both = [
+            {names[row] for row in range(len(names)) if chooses[row] == half} for half in (0, 1)
+        ]
+        assert not both[0] & both[1]
+        assert both[0]
+        assert both[1]
+        assert abs(chooses.sum() - len(names) / 2) <= largest
+    assert (Rows.CHOOSE_SINGLY.of(names) == Rows.CHOOSE.of([""] * len(names))).all()

@@ -127,9 +127,9 @@ def test_mistakes_name_the_key(tiny_config, entry, message):
 def test_rows_that_a_run_could_not_score_are_left_out_of_all(tmp_path):
     path = tmp_path / "order.rows.jsonl"
     path.write_text("".join(json.dumps({"score": each}) + "\n" for each in (1.0, None, 0.0, 0.5)))
-    one = evaluated_rows(path, 0.5)
-    assert evaluated_rows(path, 0.7) is None  # the mean is another metric
-    assert evaluated_rows(tmp_path / "none", 0.5) is None
+    one = evaluated_rows(path, "x", 0.5)
+    assert evaluated_rows(path, "x", 0.7) is None  # the mean is another metric
+    assert evaluated_rows(tmp_path / "none", "x", 0.5) is None
     other = np.array([0.0, 1.0, 1.0, np.nan])
     cells = [Cell(examples={1: one}), Cell(examples={1: other})]
     keep_common_rows(cells)

@@ -132,8 +132,8 @@ def test_looking_again_is_told(tmp_path: Path) -> None:
     third = with_seeds(study, 3)
     [line] = warned(third, "look 2")
     assert "does not keep the 5 %" in line
-    assert "about 8 %" in line
-    assert "about 11 %" in warned(with_seeds(third, 4), "look 3")[0]
+    assert "up to 8 %" in line
+    assert "up to 11 %" in warned(with_seeds(third, 4), "look 3")[0]
     looks = json.loads((study.study_dir / LOOKS).read_text("utf-8"))
     assert [each["seeds"] for each in looks] == [[1, 2], [1, 2, 3], [1, 2, 3, 4]]
 
@@ -164,7 +164,9 @@ def test_planned_looks_keep_the_level(tmp_path: Path) -> None:
     second = with_seeds(study, 5)
     assert warned(second, "look")[0].startswith("look 2 of 2")
     assert not warned(second, "analysis was changed")
-    assert "look 3 where 2 were planned" in warned(with_seeds(second, 6), "look")[0]
+    [line] = warned(with_seeds(second, 6), "look")
+    assert "look 3 where 2 were planned" in line
+    assert "keeps 5 % over 2 looks, and over 3 at most 7.5 %" in line  # at 2.5 % each
 
 
 @pytest.mark.parametrize("looks", [0, -1, True, "two", 1.5])

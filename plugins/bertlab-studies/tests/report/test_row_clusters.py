@@ -232,7 +232,7 @@ def test_clusters_are_read_beside_scores(tmp_path: Path):
     assert (found.kind, found.numbers.tolist()) == ("paradigm", [n // 3 for n in range(30)])
     half = row_clusters(tmp_path / "x.rows.jsonl", Rows.CHOOSE)
     assert half is not None
-    assert len(half.numbers) == Rows.CHOOSE.of(30).sum()
+    assert half.sizes.tolist() == [3.0] * 5  # whole paradigms
     assert row_clusters(written(tmp_path, None, None)) is None  # of before there were clusters
     assert row_clusters(tmp_path / "none") is None
 

@@ -255,7 +255,7 @@ def test_metrics_of_answers(unanswerable: bool, tuned: bool, tmp_path: Path) -> 
 
 
 def half_of(lines: Lines, half: Rows) -> Lines:
-    return [line for line, keep in zip(lines, half.of(len(lines)), strict=True) if keep]
+    return [line for line, keep in zip(lines, half.of([""] * len(lines)), strict=True) if keep]
 
 
 @pytest.mark.parametrize("half", [Rows.CHOOSE, Rows.DECIDE])
@@ -271,7 +271,7 @@ def test_scores_of_half_of_the_rows_have_its_metric_as_their_mean(
     ]
     path = tmp_path / "predictions.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
-    kept = half.of(200)
+    kept = half.of([""] * 200)
     for metric, reference in (
         ("accuracy", accuracy_score),
         ("f1", f1_score),
@@ -286,7 +286,7 @@ def test_scores_of_half_of_the_rows_have_its_metric_as_their_mean(
 def test_half_of_the_rows_is_counted_as_the_whole_is(tmp_path: Path) -> None:
     """A half of SQuAD 2.0 that has no question without an answer is still of version 2.0."""
     whole = list(answered(*[("the", ["a"])] * 30))  # version 1.1 counts 0, version 2.0 counts 1
-    other = int(np.flatnonzero(Rows.DECIDE.of(30))[0])
+    other = int(np.flatnonzero(Rows.DECIDE.of([""] * 30))[0])
     whole[other] = answered(("", []))[0]
     path = tmp_path / "predictions.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in whole), "utf-8")
@@ -299,13 +299,23 @@ def test_half_of_the_rows_that_an_evaluation_scored(tmp_path: Path) -> None:
     path = tmp_path / "x.rows.jsonl"
     scores = [None if row % 5 == 0 else float(row % 2) for row in range(50)]
     path.write_text("".join(json.dumps({"score": each}) + "\n" for each in scores), "utf-8")
-    whole = evaluated_rows(path, 0.5)
+    whole = evaluated_rows(path, "x", 0.5)
     assert whole is not None
     for half in (Rows.CHOOSE, Rows.DECIDE):
-        found = evaluated_rows(path, 0.5, half)
+        found = evaluated_rows(path, "x", 0.5, half)
         assert found is not None
-        assert np.array_equal(found, whole[half.of(50)], equal_nan=True)
-    assert evaluated_rows(path, 0.4, Rows.CHOOSE) is None  # of another metric
+        assert np.array_equal(found, whole[half.of([""] * 50)], equal_nan=True)
+    assert evaluated_rows(path, "x", 0.4, Rows.CHOOSE) is None  # of another metric
+
+
+def test_rows_of_an_evaluation_that_has_scores_of_several_metrics(tmp_path: Path) -> None:
+    path = tmp_path / "x.rows.jsonl"
+    rows = [{"score": 1.0, "pll_loss": 3.0}, {"score": 2.0, "pll_loss": 4.0}]
+    path.write_text("".join(json.dumps(each) + "\n" for each in rows), "utf-8")
+    for metric, scores in (("loss", [1.0, 2.0]), ("pll_loss", [3.0, 4.0])):
+        found = evaluated_rows(path, metric, float(np.mean(scores)))
+        assert found is not None
+        assert found.tolist() == scores
 
 
 def test_no_half_of_one_row(tmp_path: Path) -> None:

@@ -168,6 +168,33 @@ def test_versions_and_machines_that_differ_are_one_remark(tmp_path: Path) -> Non
     assert remark in study.report().warnings
 
 
+FLASH = {"attention": "packed, flash", "steps": "launched kernel by kernel"}
+PADDED = {**FLASH, "attention": "padded, matrix products"}
+
+
+def test_a_comparison_whose_variants_take_other_kernels_is_marked(tmp_path: Path) -> None:
+    study = opened(tmp_path, **EVALUATE)
+    for run in study.runs:
+        path = PADDED if (run.variant, run.stage) == ("mlm", BASE) else FLASH
+        leave(study, run, sessions=[{"kernels": path}])
+    (line,) = study.scores().remarks
+    assert line == (
+        "mlm against both, base: other kernels, so that results differ by rounding as well, and "
+        "steps in a given time by speed: attention padded, matrix products, not packed, flash"
+    )
+
+
+def test_runs_of_a_variant_that_took_other_kernels_are_named(tmp_path: Path) -> None:
+    study = opened(tmp_path, **EVALUATE)
+    *others, last = study.runs
+    for run in others:
+        leave(study, run, sessions=[{"kernels": FLASH}, {"kernels": FLASH}])
+    leave(study, last, sessions=[{"kernels": FLASH}, {"kernels": PADDED}])
+    kernels, made = sorted(study.scores().remarks)
+    assert "attention packed, flash or padded, matrix products, not packed, flash" in kernels
+    assert f"packed, flash, then padded, matrix products in 1 run ({last.id})" in made
+
+
 def test_plugins_with_other_files_and_runs_that_changed_theirs_are_told(tmp_path: Path) -> None:
     study = opened(tmp_path, **EVALUATE)
     plugin = {"plugins": {"theirs": "0.1"}, "plugin_contents": {"theirs": ONE}}
