@@ -129,7 +129,11 @@ class Task(nn.Module, ABC):
             Of others biases, norms and all of one dimension do not.
         requires_encoder: what attributes of the encoder have to be, ``{"reads_directions": True}``;
             any that an encoder may have. Another encoder is refused before data is read.
+        scheduled: names of its attributes, numbers that :meth:`after_step` reads, which a config
+            may let change over a run: ``schedules: {NAME: {decay: {from: 0.99, to: 0.999}}}``.
     """
+
+    scheduled: ClassVar[tuple[str, ...]] = ()
 
     requires_encoder: ClassVar[Mapping[str, object]] = MappingProxyType({})
 

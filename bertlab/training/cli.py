@@ -384,10 +384,9 @@ class BertlabCLI(LightningCLI):
         """Print predictions as JSON lines, or write them to a file, while they are made."""
         check_at_least("--top_k", top_k, 1)
         if top_k is not None:
-            tasks: dict[str, Any] = dict(self.model.named_tasks())
-            for task in tasks.values():
+            for task in self.model.named_tasks().values():
                 if hasattr(task, "top_k"):
-                    task.top_k = top_k
+                    setattr(task, "top_k", top_k)  # noqa: B010  of a class of any package
         read_from, mask = self.config.data.get("input"), self.tokenizer.special.mask
         sink = open_sink(output, form, self.model.head, top_k, read_from, mask)
         with self.writers[0].into(sink, self.datamodule, self.model.head):

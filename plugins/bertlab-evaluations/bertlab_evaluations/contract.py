@@ -12,8 +12,9 @@ import torch
 from rich.console import Console
 from rich.progress import track
 
-from bertlab import TokenPrediction, language_model
+from bertlab import TokenPrediction
 from bertlab.api import Column, Encoder, Example, Task, Tokenizer
+from bertlab_evaluations.language_model import language_model
 
 if TYPE_CHECKING:
     from bertlab import PretrainedModel
