@@ -68,7 +68,7 @@ class OptimizerRecipe(ABC):
         has_weight_decay: the optimiser reads ``weight_decay`` of its groups; where it does not, a
             config that asks for weight decay is refused.
         needs_closure: ``step(closure)`` calls the closure more than once, to have the gradient at
-            other weights too (SAM). The closure computes it for the batch anew, with the same
+            other weights too (SAM). The closure clears, computes and clips it, with the same
             dropout if torch's generators are set back. A step is then one micro-batch, and fp16
             is refused.
     """
