@@ -73,8 +73,6 @@ from bertlab.objectives.classification import NextSentencePrediction as NextSent
 from bertlab.objectives.classification import classification_loss as classification_loss
 from bertlab.objectives.language_model import CausalLM as CausalLM
 from bertlab.objectives.language_model import TokenPrediction as TokenPrediction
-from bertlab.objectives.language_model import language_model as language_model
-from bertlab.objectives.language_model import text_sequences as text_sequences
 from bertlab.objectives.masked_lm import MaskedLM as MaskedLM
 from bertlab.objectives.masking import MaskingRecipe as MaskingRecipe
 from bertlab.objectives.masking import TokenClasses as TokenClasses

@@ -190,6 +190,7 @@ from bertlab.encoders.layers import choose_preset as choose_preset
 from bertlab.encoders.layers import given_or as given_or
 from bertlab.encoders.layers import rows_read as rows_read
 from bertlab.encoders.layers import states_at_rows as states_at_rows
+from bertlab.encoders.layers import summary_token as summary_token
 from bertlab.errors import DamagedCheckpointError as DamagedCheckpointError
 from bertlab.errors import EmptyTextError as EmptyTextError
 from bertlab.errors import NumericalError as NumericalError
@@ -247,6 +248,7 @@ from bertlab.model.optimizer import check_schedule as check_schedule
 from bertlab.model.optimizer import check_whole_steps as check_whole_steps
 from bertlab.model.optimizer import parameter_groups as parameter_groups
 from bertlab.model.optimizer import parameter_names as parameter_names
+from bertlab.model.optimizer import split_by_weight_decay as split_by_weight_decay
 from bertlab.model.optimizer_config import COMMON_OPTIMIZER_KEYS as COMMON_OPTIMIZER_KEYS
 from bertlab.model.optimizer_config import DEFAULT_OPTIMIZER as DEFAULT_OPTIMIZER
 from bertlab.model.optimizer_config import PLUGGED_OPTIMIZER_KEYS as PLUGGED_OPTIMIZER_KEYS

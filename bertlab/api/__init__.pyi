@@ -52,6 +52,8 @@ from bertlab_evaluations.contract import EvaluatedModel as EvaluatedModel
 from bertlab_evaluations.contract import Evaluation as Evaluation
 from bertlab_evaluations.contract import EvaluationResult as EvaluationResult
 from bertlab_evaluations.contract import ScoreGrid as ScoreGrid
+from bertlab_evaluations.language_model import language_model as language_model
+from bertlab_evaluations.language_model import text_sequences as text_sequences
 from bertlab_interop.contract import Exporter as Exporter
 from bertlab_interop.contract import ExportReport as ExportReport
 from bertlab_interop.contract import ModelAddress as ModelAddress

@@ -68,7 +68,7 @@ class OptimizerRecipe(ABC):
         has_weight_decay: the optimiser reads ``weight_decay`` of its groups; where it does not, a
             config that asks for weight decay is refused.
         needs_closure: ``step(closure)`` calls the closure more than once, to have the gradient at
-            other weights too (SAM). The closure computes it for the batch anew, with the same
+            other weights too (SAM). The closure clears, computes and clips it, with the same
             dropout if torch's generators are set back. A step is then one micro-batch, and fp16
             is refused.
     """
@@ -112,11 +112,13 @@ class Progress:
         done: steps that are done.
         end: steps of the whole run; infinite if nothing is known to end it.
         warmup: steps of warm-up, which are a part of it.
+        scores: what ``monitor`` of the schedule was at each evaluation so far, in order.
     """
 
     done: float
     end: float
     warmup: float = 0.0
+    scores: Sequence[float] = ()
 
     @property
     def share(self) -> float:
@@ -137,16 +139,23 @@ class Schedule(ABC):
 
     Attributes:
         needs_end: the factor depends on where the run ends; a run without an end is then refused.
+        monitor: the metric of evaluations that the factor goes by, from ``__init__`` on, or
+            ``auto`` for the one that chooses the best checkpoint; None: it goes by steps alone.
+        mode: which end of that is better, ``min`` or ``max``; ``auto``: what the metric says,
+            which is then there instead.
     """
 
     needs_end: ClassVar[bool] = True
+    monitor: str | None = None
+    mode: str = "auto"
 
     @abstractmethod
     def factor(self, progress: Progress) -> float:
         """Return the factor, finite and 0 or more; a function of ``progress`` alone.
 
         Args:
-            progress: after warm-up, and perhaps after the end.
+            progress: after warm-up, and perhaps after the end; with ``scores`` of an evaluation
+                from the next step on.
         """
 
 

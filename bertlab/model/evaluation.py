@@ -16,6 +16,7 @@ from bertlab.api.task import Head, Task, TaskLoss
 from bertlab.data.module import EvaluationRows
 from bertlab.errors import ConfigError, PluginError
 
+VAL_LOSS = "val/loss"  # of all tasks
 HEADS_MEAN = "heads/mean"  # of what several heads are judged by, logged as val/heads/mean
 # row, sequence, and what was predicted for the sequence
 Part = tuple[int, int, dict[str, Any]]

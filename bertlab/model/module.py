@@ -18,7 +18,7 @@ from bertlab.api.rng import CounterRNG
 from bertlab.api.task import Head, Objective, Task, TaskContext, TaskLoss
 from bertlab.data.module import EvaluationRows, TaskData
 from bertlab.model.build import build_layers, check_tasks, keeps_encoder_fixed
-from bertlab.model.evaluation import Evaluations
+from bertlab.model.evaluation import VAL_LOSS, Evaluations
 from bertlab.model.losses import NumericalGuard, Passes, StepLoss, global_counts, shares_of
 from bertlab.model.optimizer import (
     ENTRIES,
@@ -238,6 +238,10 @@ class BertModule(LightningModule):
         """
         self._log_evaluations("val")
         self.evaluated_step = self.trainer.global_step
+        if self.optimizer_config.schedule.monitor and self.trainer.state.fn == TrainerFn.FITTING:
+            schedule: Any = self.lr_schedulers()
+            schedule.last_epoch -= 1  # the next step's rate anew, now that it has this score
+            schedule.step()
 
     # of a test set, the same
     test_step, on_test_epoch_start = validation_step, on_validation_epoch_start
@@ -273,9 +277,9 @@ class BertModule(LightningModule):
         steps, timer = self.trainer.estimated_stepping_batches, run_timer(self.trainer)
         # Lightning's word for neither max_steps nor max_epochs
         if steps == float("inf") and timer is not None and config.schedule_steps is None:
-            schedule = build_timed_schedule(config, optimizer, timer)
+            schedule = build_timed_schedule(config, optimizer, timer, self._scores)
         else:
-            schedule = build_schedule(config, optimizer, steps, done)
+            schedule = build_schedule(config, optimizer, steps, done, self._scores)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def configure_gradient_clipping(
@@ -346,6 +350,12 @@ class BertModule(LightningModule):
         read = [places for places in found if places is not None]
         return torch.cat(read) if len(read) == len(found) else None
 
+    def _scores(self) -> list[float]:
+        """Return the metric that the schedule goes by, of each evaluation so far."""
+        monitor = self.optimizer_config.schedule.monitor or ""
+        found = [values for _, values in sorted(self.history.items()) if monitor in values]
+        return [values[monitor] for values in found]
+
     def _log_evaluations(self, stage: str) -> None:
         # thresholds are not chosen on test rows
         found = self.evaluations.compute(stage, self.trainer.state.fn == TrainerFn.FITTING)
@@ -356,4 +366,4 @@ class BertModule(LightningModule):
         self.log_dict(found.results, logger=logger, sync_dist=True)
         self.log(f"{stage}/loss", found.loss, prog_bar=True, logger=logger, sync_dist=True)
         if self.trainer.state.fn == TrainerFn.FITTING:
-            self.history[self.trainer.global_step] = found.results
+            self.history[self.trainer.global_step] = found.results | {VAL_LOSS: found.loss}

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from lightning.pytorch import Callback, Trainer
@@ -247,8 +247,15 @@ def check_end(
         raise ConfigError(f"trainer.precision: found 16-mixed, expected another with {again}")
 
 
+Scores = Callable[[], Sequence[float]]  # of the metric that a schedule goes by
+
+
 def build_schedule(
-    config: OptimizerConfig, optimizer: Optimizer, total_steps: float, steps_done: int = 0
+    config: OptimizerConfig,
+    optimizer: Optimizer,
+    total_steps: float,
+    steps_done: int = 0,
+    scores: Scores = tuple,
 ) -> LambdaLR:
     """Return the schedule, to be stepped once an optimiser step."""
     endless = total_steps == float("inf") or total_steps < 0
@@ -263,14 +270,16 @@ def build_schedule(
     end, warmup = math.inf if endless else total_steps, int(warmup)
 
     def factor(step: int) -> float:
-        return factor_at(config.schedule, Progress(step, end, warmup))
+        return factor_at(config.schedule, Progress(step, end, warmup, scores()))
 
     for group in optimizer.param_groups:
         group["initial_lr"] = group["lr"]  # LambdaLR wants it where it does not begin at 0
     return LambdaLR(optimizer, factor, last_epoch=steps_done - 1)  # it counts one when it is made
 
 
-def build_timed_schedule(config: OptimizerConfig, optimizer: Optimizer, timer: Timer) -> LambdaLR:
+def build_timed_schedule(
+    config: OptimizerConfig, optimizer: Optimizer, timer: Timer, scores: Scores = tuple
+) -> LambdaLR:
     """Return a schedule whose warm-up and decay follow the clock, to be stepped once a step.
 
     The clock starts after the first two steps: compiling in them can take longer than the warm-up.
@@ -287,9 +296,8 @@ def build_timed_schedule(config: OptimizerConfig, optimizer: Optimizer, timer: T
         if step <= _STEPS_THAT_COMPILE and not goes_on:  # the clock stands still
             begun = now
         length = end - begun
-        return factor_at(
-            config.schedule, Progress(now - begun, length, config.warmup_steps * length)
-        )
+        warmup = config.warmup_steps * length
+        return factor_at(config.schedule, Progress(now - begun, length, warmup, scores()))
 
     return LambdaLR(optimizer, factor)
 

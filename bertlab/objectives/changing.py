@@ -57,6 +57,11 @@ class ChangingNumber:
         if missing:
             raise ConfigError(f"{key}: found no {' and no '.join(missing)}, expected both ends")
         schedule = _schedule(given.get("schedule", DEFAULT_SCHEDULE), key)
+        if schedule.monitor is not None:
+            raise ConfigError(
+                f"{key}.schedule: found {given.get('schedule')}, expected one that goes by steps: "
+                "workers make batches before the evaluation of the step before"
+            )
         until = given.get("until", 1.0)
         if not 0 < until <= 1:
             raise ConfigError(f"{key}.until: found {until}, expected above 0 and at most 1")

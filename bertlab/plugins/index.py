@@ -46,8 +46,8 @@ _BRINGS = {
         "evaluation held_out_loss, evaluation minimal_pairs, evaluation probing, "
         "evaluation sentence_similarity, key evaluations, key evaluate_every, "
         "key checkpoint_words, name embed_texts, name words_checkpoints, name EvaluatedModel, "
-        "name Evaluation, name EvaluationResult, name ScoreGrid, "
-        "name PretrainedModel.evaluated"
+        "name Evaluation, name EvaluationResult, name ScoreGrid, name language_model, "
+        "name text_sequences, name PretrainedModel.evaluated"
     ),
     "bertlab-gpu": "strategy fsdp, key background_checkpoints, accumulate_grad_batches auto",
     "bertlab-guard": "key check_every",
@@ -65,8 +65,8 @@ _BRINGS = {
         "name OptimizerModes, name model.torch_optimizers, "
         "huggingface_form roberta, model_type roberta, model_type modernbert, "
         "input_format sentence_pairs, input_format full_sentences, input_format doc_sentences, "
-        "schedule cosine, schedule inverse_sqrt, schedule wsd, name data.AmountsInParts, "
-        "name data.sampler_in_parts"
+        "schedule cosine, schedule inverse_sqrt, schedule plateau, schedule wsd, "
+        "name data.AmountsInParts, name data.sampler_in_parts, key schedules"
     ),
     "bertlab-pages": (
         "command demo, command notebooks, command watch, key push, key task_name, key say_cost, "

@@ -19,7 +19,7 @@ from bertlab.config.run_config import AUTO
 from bertlab.config.yaml_files import load_yaml
 from bertlab.errors import ConfigError, DamagedCheckpointError, nearest
 from bertlab.files import write_json
-from bertlab.model.evaluation import HEADS_MEAN, heads_direction
+from bertlab.model.evaluation import HEADS_MEAN, VAL_LOSS, heads_direction
 from bertlab.model.module import BertModule
 
 _NAMED_FILES = ("best_model_path", "kth_best_model_path", "last_model_path")
@@ -185,6 +185,17 @@ def choose_monitor(
     return monitor, better or mode
 
 
+def _direct_schedule(model: BertModule) -> None:
+    """Give the schedule the metric that it goes by, if any, and which end of that is better."""
+    schedule, key = model.optimizer_config.schedule, "model.optimizer.schedule"
+    if schedule.monitor is not None:
+        schedule.monitor, schedule.mode = choose_monitor(
+            schedule.monitor, model, schedule.mode, key
+        )
+        if not str(schedule.monitor).startswith("val/"):
+            raise ConfigError(f"{key}.monitor: found {schedule.monitor}, expected one of val/…")
+
+
 def check_checkpoints(settings: Mapping[str, Any]) -> None:
     """Raise ConfigError for settings of ``checkpoint`` by which one file would replace another."""
     name, several = settings["filename"], settings["save_top_k"] not in (0, 1)
@@ -212,7 +223,8 @@ def _check_figures(filename: str, model: BertModule) -> None:
 
 
 def direct_callbacks(trainer: Trainer, model: BertModule, given: object) -> None:
-    """Give the user's EarlyStopping and ModelCheckpoint the better end of what they monitor."""
+    """Give EarlyStopping, ModelCheckpoint and schedule the better end of what they monitor."""
+    _direct_schedule(model)
     callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
     # a file has a mapping, --trainer.callbacks its text, --trainer.callbacks+ a Namespace
     given = load_yaml(given) if isinstance(given, str) else given
@@ -263,6 +275,7 @@ def record_best(trainer: Trainer, model: BertModule, run: Path) -> str | None:
     if step is None or step not in model.history or math.isinf(score):  # Lightning's word for NaN
         return None
     results = {key.removeprefix("val/"): value for key, value in model.history[step].items()}
+    results.pop("loss", None)  # of all tasks
     content = {
         "monitor": monitor,
         "step": step,
@@ -305,7 +318,7 @@ def _monitor_of(model: BertModule) -> tuple[str, str]:
     """Return the primary metric of the head, or the mean of several; without a head, the loss."""
     heads = model.heads
     if not heads:
-        return "val/loss", "min"
+        return VAL_LOSS, "min"
     if len(heads) == 1:
         ((name, head),) = heads.items()
         return model.evaluations.monitor_of(name), head.monitor[1]

@@ -132,6 +132,7 @@ def test_early_stopping_stops_where_a_score_no_longer_rises(
 
 def model_of(better: dict[str, str | None]) -> Mock:
     model = Mock(heads={})
+    model.optimizer_config.schedule.monitor = None
     model.metric_names.return_value = list(better)
     model.evaluations.better_end.side_effect = better.get
     return model

@@ -10,7 +10,7 @@ from torch.optim import AdamW, Optimizer
 from bertlab.api.optimizer import OptimizerRecipe, ParameterGroup, Progress, Schedule
 from bertlab_modern.lion import LionOptimizer
 from broken_others import Expects
-from good_plugins import GoodOptimizer, GoodSchedule
+from good_plugins import GoodMonitor, GoodOptimizer, GoodSchedule
 
 
 class ForgetsBiases(GoodOptimizer):
@@ -273,6 +273,25 @@ class SaysItNeedsNoEnd(GoodSchedule):
 
     expects: Expects = ("needs_end_is_true", "an endless one")
     needs_end = False
+
+
+class AlwaysTheLoss(GoodMonitor):
+    """Takes every metric for a loss."""
+
+    expects: Expects = ("goes_by_its_metric", "whose better end is max gives other factors")
+
+    def factor(self, progress: Progress) -> float:
+        return 0.5 if progress.scores and progress.scores[-1] > min(progress.scores) else 1.0
+
+
+class Unmoved(GoodMonitor):
+    """Names a metric and goes by none."""
+
+    expects: Expects = ("goes_by_its_metric", "the factor is 1.0")
+
+    def factor(self, progress: Progress) -> float:
+        del progress
+        return 1.0
 
 
 class HasAFunction(Schedule):

@@ -337,6 +337,17 @@ class GoodSchedule(Schedule):
         return 1 - progress.share
 
 
+class GoodMonitor(Schedule):
+    """Half while the last score is not the best."""
+
+    needs_end = False
+    monitor = "auto"
+
+    def factor(self, progress: Progress) -> float:
+        best = max if self.mode == "max" else min
+        return 1.0 if not progress.scores or progress.scores[-1] == best(progress.scores) else 0.5
+
+
 class GoodTokenizer(TokenizerKind):
     """Whole words and their letters: byte-level BPE with few joins.
 

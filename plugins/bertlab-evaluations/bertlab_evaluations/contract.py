@@ -12,10 +12,11 @@ import torch
 from rich.console import Console
 from rich.progress import track
 
-from bertlab import TokenPrediction, language_model
+from bertlab import TokenPrediction
 from bertlab.api import Column, Encoder, Example, Task, Tokenizer
 from bertlab.extend import read_manifest
 from bertlab_evaluations.domain import parts_in
+from bertlab_evaluations.language_model import language_model
 
 if TYPE_CHECKING:
     from bertlab import PretrainedModel

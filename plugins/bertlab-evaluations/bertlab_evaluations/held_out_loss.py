@@ -16,20 +16,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bertlab import (
-    IntArray,
-    MaskedLM,
-    TokenClasses,
-    TokenPrediction,
-    check_at_least,
-    text_ids,
-    text_sequences,
+from bertlab import IntArray, MaskedLM, TokenClasses, TokenPrediction, check_at_least, text_ids
+from bertlab.api import (
+    Column,
+    CounterRNG,
+    EvaluationError,
+    Example,
+    Progress,
 )
-from bertlab.api import Column, CounterRNG, EvaluationError, Example, Progress
 from bertlab.extend import BoolArray
 from bertlab_evaluations.clusters import FEW
 from bertlab_evaluations.contract import EvaluatedModel, Evaluation, EvaluationResult, FloatArray
 from bertlab_evaluations.domain import describe_domain, divergence, is_far, natural_divergence
+from bertlab_evaluations.language_model import text_sequences
 from bertlab_evaluations.row_influence import ratio_scores
 
 _HEIGHT = 512  # rows of scores of the vocabulary that are in memory at a time

@@ -22,7 +22,6 @@ from bertlab import (
     EvaluationError,
     NextSentencePrediction,
     Pretrained,
-    language_model,
 )
 from bertlab.api import Head, Task
 from bertlab.extend import model_of, write_json
@@ -124,6 +123,8 @@ class OnnxExporter(Exporter):
             raise CheckpointError(f"{model.source}: not written as ONNX: {error}") from None
         for task in loaded.tasks.values():
             task.cpu().float().eval()
+        from bertlab.api import language_model  # noqa: PLC0415  of bertlab-evaluations
+
         found: object = None
         offset = 0
         with contextlib.suppress(EvaluationError):  # a task that cannot be read is told below

@@ -1,9 +1,9 @@
-"""Schedules beside BERT's: half a cosine, inverse square root, warmup-stable-decay."""
+"""Schedules beside BERT's: cosine, inverse square root, warmup-stable-decay, plateau."""
 
 import math
 from typing import Literal
 
-from bertlab import check_share
+from bertlab import check_at_least, check_share
 from bertlab.api import Progress, Schedule
 
 
@@ -59,3 +59,54 @@ class WarmupStableDecay(Schedule):
             return 1.0
         rest = max(0.0, left) / length
         return rest if self.shape == "linear" else 1 - math.sqrt(1 - rest)
+
+
+class Plateau(Schedule):
+    """Lower where a metric of the evaluations has stopped improving, as torch's ReduceLROnPlateau.
+
+    Args:
+        monitor: the metric; ``auto``: what chooses the best checkpoint.
+        mode: which end of it is better, if it does not say so itself: ``min`` or ``max``.
+        reduce: what the factor is multiplied by.
+        patience: evaluations without improvement before that.
+        threshold: share of the best by which another has to be better.
+        cooldown: evaluations after that which do not count.
+        final: smallest factor.
+    """
+
+    needs_end = False
+
+    def __init__(
+        self,
+        monitor: str = "auto",
+        mode: Literal["auto", "min", "max"] = "auto",
+        reduce: float = 0.1,
+        patience: int = 10,
+        threshold: float = 1e-4,
+        cooldown: int = 0,
+        final: float = 0.0,
+    ) -> None:
+        for name, share in (("reduce", reduce), ("threshold", threshold), ("final", final)):
+            check_share(f"model.optimizer.schedule.{name}", share)
+        for name, count in (("patience", patience), ("cooldown", cooldown)):
+            check_at_least(f"model.optimizer.schedule.{name}", count, 0)
+        self.monitor, self.mode = monitor, mode
+        self.reduce, self.patience, self.threshold = reduce, patience, threshold
+        self.cooldown, self.final = cooldown, final
+
+    def factor(self, progress: Progress) -> float:
+        """Return the factor after all evaluations so far."""
+        # patience 1: losses 3, 2, 2, 2 -> 1, 1, 1, 0.1
+        factor, bad, cooling = 1.0, 0, 0
+        best = -math.inf if self.mode == "max" else math.inf
+        for score in progress.scores:
+            if self.mode == "max":
+                improves = score > best * (1 + self.threshold)
+            else:
+                improves = score < best * (1 - self.threshold)
+            best, bad = (score, 0) if improves else (best, bad + 1)
+            if cooling > 0:
+                cooling, bad = cooling - 1, 0
+            if bad > self.patience:
+                factor, cooling, bad = max(factor * self.reduce, self.final), self.cooldown, 0
+        return factor

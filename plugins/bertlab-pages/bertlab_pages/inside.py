@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from bertlab import CommandError, PretrainedModel, TokenPrediction, language_model
+from bertlab import CommandError, PretrainedModel, TokenPrediction
 from bertlab.api import DataError, EvaluationError, Head, PackedBatch
 from bertlab.extend import TextRows, given_texts, words_of
 from bertlab_pages.attention_maps import attention_maps
@@ -278,6 +278,8 @@ def one_sequence(model: PretrainedModel, text: str, pair: str | None = None) -> 
 
 def masked_lm(model: PretrainedModel) -> TokenPrediction | None:
     """Return the objective that predicts a token from the states at it, if the model has one."""
+    from bertlab.api import language_model  # noqa: PLC0415  of bertlab-evaluations
+
     try:
         found, offset = language_model(model.source, model.encoder, model.tokenizer, model.tasks)
     except EvaluationError:

@@ -2,10 +2,11 @@
 
 import math
 import pickle
+from dataclasses import replace
 
 from bertlab.api import Progress, Schedule
 from bertlab_conformance.cases import Case
-from bertlab_conformance.check import ConformanceFailure, check
+from bertlab_conformance.check import ConformanceFailure, NotApplicable, check
 
 _MADE = ("is_complete", "arguments_have_defaults")
 _ENDS = (1.0, 7.0, 1000.0, 1e6)
@@ -18,15 +19,20 @@ def _moments(end: float, warmup: float) -> list[Progress]:
     return [Progress(share * end, end, warmup * end) for share in shares]
 
 
-def _all_moments() -> list[Progress]:
-    return [each for end in _ENDS for warmup in _WARMUPS for each in _moments(end, warmup)]
+def _all_moments(schedule: Schedule) -> list[Progress]:
+    found = [each for end in _ENDS for warmup in _WARMUPS for each in _moments(end, warmup)]
+    if schedule.monitor is None:
+        return found
+    # 3, 2, 2, 4, 1, … and more of them from moment to moment
+    scores = [float(3 * number % 5) for number in range(len(found))]
+    return [replace(each, scores=scores[:number]) for number, each in enumerate(found)]
 
 
 @check("schedule", after=_MADE)
 def factors_are_in_range(case: Case) -> None:
     """A factor is a finite number, 0 or more, at every moment, after the end as well."""
     schedule: Schedule = case.new()
-    for progress in _all_moments():
+    for progress in _all_moments(schedule):
         factor = schedule.factor(progress)
         if not isinstance(factor, float | int) or not math.isfinite(factor) or factor < 0:
             raise ConformanceFailure(
@@ -53,7 +59,7 @@ def begins_at_one(case: Case) -> None:
 def keeps_no_state(case: Case) -> None:
     """Asked in another order, or by another object, it gives the same factors."""
     schedule: Schedule = case.new()
-    moments = _all_moments()
+    moments = _all_moments(schedule)
     forward = [schedule.factor(each) for each in moments]
     backward = [schedule.factor(each) for each in reversed(moments)][::-1]
     fresh: Schedule = case.new()
@@ -62,6 +68,32 @@ def keeps_no_state(case: Case) -> None:
         raise ConformanceFailure(
             "the factors depend on what was asked before",
             "compute the factor from progress alone; a resumed run asks for the later ones only",
+        )
+
+
+@check("schedule", after=("keeps_no_state",))
+def goes_by_its_metric(case: Case) -> None:
+    """With a ``monitor``, scores that get worse change the factor; its better end is ``mode``."""
+    schedule: Schedule = case.new()
+    if schedule.monitor is None:
+        raise NotApplicable("it goes by steps alone")
+    rising = [float(number) for number in range(1, 101)]
+    found = {}
+    for mode in ("min", "max"):
+        schedule.mode = mode
+        for better, scores in (("min", rising[::-1]), ("max", rising)):
+            progress = Progress(500.0, 1000.0, 0.0, scores)
+            found[mode, better] = schedule.factor(progress)
+    # caught: the loss that is meant, where the metric is an accuracy
+    if found["min", "min"] != found["max", "max"] or found["min", "max"] != found["max", "min"]:
+        raise ConformanceFailure(
+            "a metric whose better end is max gives other factors than one whose end is min",
+            "compare by self.mode, which is min or max when a run asks for factors",
+        )
+    if found["min", "min"] == found["min", "max"]:
+        raise ConformanceFailure(
+            f"after 100 better scores and after 100 worse ones the factor is {found['min', 'min']}",
+            "go by progress.scores, or leave monitor at None",
         )
 
 

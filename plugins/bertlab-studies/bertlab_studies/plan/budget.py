@@ -23,7 +23,7 @@ from bertlab.extend import (
     moments,
 )
 from bertlab_studies.errors import StudyError
-from bertlab_studies.plan.flops import encoder_flops, task_flops
+from bertlab_studies.plan.flops import PASSES, encoder_flops, task_flops
 from bertlab_studies.plan.stages import STAGES_KEY, stage_configs
 from bertlab_studies.plan.values import fine_tunes
 from bertlab_studies.settings import Overrides
@@ -107,7 +107,6 @@ def _time(given: object, where: str) -> str:
     return f"{days:02}:{hours:02}:{minutes:02}:{rest:02}"
 
 
-_PASSES = 3  # forward, and twice that backward
 _VOCABULARY = 30_522  # where none is known yet
 _STEPS = 1000.0  # where something else ends the run: what changes over it does so by the share done
 
@@ -168,12 +167,12 @@ def cost_of(config: dict[str, Any], tokens: float, sequence_length: float) -> Co
     """Return the cost of training on ``tokens`` in sequences of about one length."""
     vocab_size = config["data"].get("vocab_size") or _VOCABULARY
     encoder = meta_encoder(config, vocab_size)
-    forward, steps = encoder_flops(encoder, sequence_length), _run_steps(config)
+    a_token, steps = PASSES * encoder_flops(encoder, sequence_length), _run_steps(config)
     mixing = config["data"].get("mixing") or {}  # beside heads, objectives have a share of steps
     share = (mixing.get("objectives") or OBJECTIVES_SHARE) if "mixing" in config["data"] else 1.0
     for task in build_tasks({"objectives": config["model"].get("objectives")}).values():
-        forward += share * task_flops(task, encoder, sequence_length, steps)
-    return Cost(tokens, tokens * _PASSES * forward)
+        a_token += share * task_flops(task, encoder, sequence_length, steps)
+    return Cost(tokens, tokens * a_token)
 
 
 _ENCODERS: dict[str, Encoder] = {}  # by their settings: the variants of a study have few

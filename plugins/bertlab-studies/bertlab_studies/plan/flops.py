@@ -12,6 +12,8 @@ from bertlab import MaskedLM, TokenPrediction
 from bertlab.api import Encoder, Task
 from bertlab.extend import moments
 
+PASSES = 3  # forward, and twice that backward (Kaplan et al. 2020, sec. 2.1)
+
 
 def encoder_flops(encoder: Encoder, sequence_length: float) -> float:
     """Return the operations of an encoder for one of the tokens of a sequence.
@@ -33,10 +35,12 @@ def encoder_flops(encoder: Encoder, sequence_length: float) -> float:
 
 
 def task_flops(task: Task, encoder: Encoder, sequence_length: float, steps: float) -> float:
-    """Return the operations of a task beyond the encoder's.
+    """Return the operations of a task beyond the encoder's, forward and backward together.
 
-    That is what the task's own ``flops_per_token(encoder, sequence_length, steps)`` returns, if it
-    has one. Without it a classifier of one vector a sequence costs next to nothing: 0.
+    The task's own ``flops_per_token(encoder, sequence_length, steps)`` counts, if it has one: it
+    returns those of the forward pass, or a pair, forward and backward, where these are not once and
+    twice as many: ``(forward, 0.0)`` of a teacher that is not trained. Without it a classifier of
+    one vector a sequence costs next to nothing: 0.
 
     Args:
         task: not built.
@@ -45,13 +49,13 @@ def task_flops(task: Task, encoder: Encoder, sequence_length: float, steps: floa
         steps: of the run, for what changes over it.
     """
     if (own := getattr(task, "flops_per_token", None)) is not None:
-        found: float = own(encoder, sequence_length, steps)
-        return found
+        found: float | tuple[float, float] = own(encoder, sequence_length, steps)
+        return sum(found) if isinstance(found, tuple) else PASSES * found
     if not isinstance(task, TokenPrediction):
         return 0.0
     width = encoder.hidden_size
     weights = width * (width + encoder.vocab_size)  # (H, H) of the transform, (H, V) of the scores
-    return 2.0 * weights * _predicted_share(task, steps)
+    return PASSES * 2.0 * weights * _predicted_share(task, steps)
 
 
 def _predicted_share(task: TokenPrediction, steps: float) -> float:

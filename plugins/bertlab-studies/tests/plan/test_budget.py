@@ -9,8 +9,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from bertlab.api.batch import pack
 from bertlab.model.build import build_encoder
+from bertlab.objectives.masked_lm import MaskedLM
 from bertlab_studies.plan.budget import cost_of, measured_cost, pretraining_cost
-from bertlab_studies.plan.flops import encoder_flops
+from bertlab_studies.plan.flops import encoder_flops, task_flops
 
 
 def config(**more: Any) -> dict[str, Any]:
@@ -68,6 +69,14 @@ def test_predictions_cost_more_where_there_are_more_of_them() -> None:
     assert flops({"clm": {}}) == all_of_them
     # the projection on 1,000 words and the layer before it, forward and backward
     assert more - few == pytest.approx(3 * 0.15 * 2 * 256 * (256 + 1000))
+
+
+def test_a_task_counts_its_forward_and_backward_pass_apart() -> None:
+    encoder = build_encoder({"name": "bert", "preset": "tiny"}, 100)
+    task = MaskedLM()
+    for own, total in ((10.0, 30.0), ((10.0, 0.0), 10.0), ((10.0, 25.0), 35.0)):
+        task.flops_per_token = lambda *_, own=own: own  # type: ignore[assignment]
+        assert task_flops(task, encoder, 64.0, 100.0) == total
 
 
 def test_a_run_that_was_begun_costs_what_its_record_says() -> None:

@@ -1,0 +1,38 @@
+"""The key ``schedules`` of ``fit``: values beside the rate that change over a run."""
+
+from typing import TYPE_CHECKING, Any
+
+from bertlab import FitKeys, hookimpl
+
+if TYPE_CHECKING:
+    from jsonargparse import Namespace
+    from lightning.pytorch import Callback
+    from lightning.pytorch.cli import LightningArgumentParser
+
+
+@hookimpl
+def bertlab_fit_arguments(parser: "LightningArgumentParser") -> FitKeys:
+    """Add ``schedules``."""
+    parser.add_argument(
+        "--schedules",
+        type=dict[str, dict[str, Any]] | None,
+        default=None,
+        help="values that change over the run, of the optimizer and of tasks: "
+        "{optimizer: {weight_decay: {from: 0.1, to: 0.01, schedule: cosine}}, TASK: {…}}",
+    )
+    return FitKeys(stored=("schedules",), as_recorded=_as_recorded)
+
+
+@hookimpl
+def bertlab_callbacks(config: "Namespace") -> "list[Callback]":
+    """Return what sets the values before each step."""
+    if not config.schedules:
+        return []
+    from bertlab_modern.scheduled_values import ScheduledValues  # noqa: PLC0415  torch
+
+    return [ScheduledValues(config.schedules)]
+
+
+def _as_recorded(config: dict[str, Any]) -> dict[str, Any]:
+    """Leave the key out where it is not given: runs of before go on as they are."""
+    return {key: each for key, each in config.items() if key != "schedules" or each}
