@@ -242,6 +242,7 @@ class _Merge:
                 self._keep_named(layer)
                 self._merge(request.values, layer.content, layer, "")
         request.check_text()
+        request.without_hooks = [str(each) for each in _listed(request.values.get("without_hooks"))]
         return request
 
     def _keep_named(self, layer: _Layer) -> None:

@@ -70,13 +70,14 @@ _BRINGS = {
     ),
     "bertlab-pages": (
         "command demo, command notebooks, command watch, key push, key task_name, "
+        "hook bertlab_page_sections, name ReportSection, "
         "name PretrainedModel.attentions, name PretrainedModel.entities, "
         "name PretrainedModel.fill, name PretrainedModel.layers"
     ),
     "bertlab-studies": (
         "command study, command ablate, executor local, key seeds, key against_scratch, "
         "key executor, name Executor, name OrderedMap, key stages, logger wandb, logger mlflow, "
-        "callback LearningRateFinder, hook bertlab_report_sections, name ReportSection, "
+        "callback LearningRateFinder, hook bertlab_report_sections, hook bertlab_study_ended, "
         "name Study, name StudyScores, name encoder_flops, name study, name model.OptimizerState"
     ),
     "bertlab-tasks": (

@@ -115,7 +115,7 @@ def _path(request: Request) -> Path:
     packages = [str(plugin) for kind in GROUPS for plugin in listed(kind)]
     packages += [name_of_hooks(each) for each in _hooks()]
     versions = [version_of(name) for name in ("jsonargparse", "lightning", "torch")]
-    said = repr((sys.version, versions, packages, _plugins(request)))
+    said = repr((sys.version, versions, packages, _plugins(request), request.without_hooks))
     return default_cache_dir() / "keys" / f"{sha256(said.encode()).hexdigest()[:32]}.json"
 
 
