@@ -287,7 +287,6 @@ from bertlab.plugins.index import package_of as package_of
 from bertlab.plugins.index import version_of as version_of
 from bertlab.plugins.index import where_to_get as where_to_get
 from bertlab.plugins.index import why_unusable as why_unusable
-from bertlab.plugins.signatures import broken_signature as broken_signature
 from bertlab.plugins.strangers import content_hash as content_hash
 from bertlab.tokenizer.files import SPECIAL_TOKENS as SPECIAL_TOKENS
 from bertlab.tokenizer.files import added_tokens as added_tokens

@@ -91,6 +91,7 @@ KINDS = {
     "head": ("Heads", "In a config: `model.head: NAME`."),
     "source": ("Sources", "In a config: `data.corpus: NAME:…` or `data.source: NAME:…`."),
     "adapter": ("Adapters", "In a config: `model.adapter: {name: NAME, …}`."),
+    "masking_unit": ("Masking units", "In a config: `model.objectives.mlm.unit: NAME`."),
     "metric": ("Metrics", "In a config: `model.metrics: [NAME]`."),
     "tokenizer": ("Kinds of tokenizer", "In a config: `data.tokenizer_kind: NAME`."),
     "evaluation": ("Evaluations", "In a config: `evaluations: {MINE: {evaluation: NAME, …}}`."),

@@ -283,7 +283,7 @@ class _Merge:
             )
 
             kept = (*COMMON_OPTIMIZER_KEYS, "schedule")
-        elif section == "model.encoder" and name in installed("encoder"):
+        elif section == "model.encoder" and name and name in installed("encoder"):
             kept = signature(load_class("encoder", name, object)).parameters
         gone = [each for each in given if each not in kept and each != "name"]
         if gone and not section.startswith("model.heads."):

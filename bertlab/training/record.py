@@ -38,7 +38,7 @@ from bertlab.config.recorded import CONFIG_VERSION
 from bertlab.config.request import Request
 from bertlab.config.yaml_files import Config
 from bertlab.data.module import TaskData
-from bertlab.data.sources import is_source
+from bertlab.data.sources import source_of
 from bertlab.errors import BertlabError, OutputError, ResumeError, causes, warn, without_secrets
 from bertlab.files import make_folder, read_object, replacing, write_json, write_text
 from bertlab.model.module import BertModule
@@ -370,16 +370,16 @@ def _used(request: Request, config: Config) -> Iterator[Plugin]:
     data, evaluations = config["data"], (config.get("evaluations") or {}).values()
     corpus = data.get("corpus")
     locations = [data.get("source"), *(corpus if isinstance(corpus, list) else [corpus])]
-    sources = [each for each in locations if isinstance(each, str) and is_source(each)]
+    sources = [source_of(each) for each in locations if isinstance(each, str)]
     named: list[tuple[Kind, str | None]] = [
         *((kind, getattr(request, kind)) for kind in PLUGIN_SECTIONS.values()),
         *(("head", name) for name in request.heads.values()),
         *(("objective", name) for name in request.objectives),
         *(("metric", name) for name in request.metrics),
-        *(("source", each.partition(":")[0]) for each in sources),
+        *(("source", each) for each in sources),
         *(("evaluation", each.get("evaluation")) for each in evaluations),
     ]
-    yield from (installed(kind)[name] for kind, name in named if name in installed(kind))
+    yield from (installed(kind)[name] for kind, name in named if name and name in installed(kind))
 
 
 def changes_of_code(now: Facts, before: Facts) -> list[str]:

@@ -15,8 +15,8 @@ import bertlab
 from bertlab.data.examples.source import read_rows
 from bertlab.heads.sentences import SentencePair
 from bertlab.plugins.index import forget_installed
-from bertlab.plugins.signatures import broken_signature
 from bertlab.testing import conformance
+from bertlab_conformance.signatures import broken_signature
 from tests.plugins.strange_packages import install
 
 PAGE = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text("utf-8")

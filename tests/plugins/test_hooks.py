@@ -434,7 +434,7 @@ def test_bertlab_run_ended_never_fails_a_run(
         hooks.announce("bertlab_run_ended", **given)
     finally:
         monkeypatch.undo()
-    assert sys.modules["writer_of_a_stranger"].SEEN == [tuple(given.values())]
+    assert [tuple(given.values())] == sys.modules["writer_of_a_stranger"].SEEN
     words = capsys.readouterr().err
     assert "hooks 'rude' of rude 1.0" in words
     assert "sorry" in words
