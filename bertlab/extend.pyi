@@ -194,6 +194,7 @@ from bertlab.errors import DamagedCheckpointError as DamagedCheckpointError
 from bertlab.errors import EmptyTextError as EmptyTextError
 from bertlab.errors import NumericalError as NumericalError
 from bertlab.errors import OutputError as OutputError
+from bertlab.errors import PluginCodeError as PluginCodeError
 from bertlab.errors import TokenStoreError as TokenStoreError
 from bertlab.errors import TrainerError as TrainerError
 from bertlab.errors import as_mistakes as as_mistakes
@@ -288,6 +289,8 @@ from bertlab.plugins.index import version_of as version_of
 from bertlab.plugins.index import where_to_get as where_to_get
 from bertlab.plugins.index import why_unusable as why_unusable
 from bertlab.plugins.strangers import content_hash as content_hash
+from bertlab.plugins.strangers import homes as homes
+from bertlab.plugins.strangers import targets as targets
 from bertlab.tokenizer.files import SPECIAL_TOKENS as SPECIAL_TOKENS
 from bertlab.tokenizer.files import added_tokens as added_tokens
 from bertlab.tokenizer.files import check_ids as check_ids
