@@ -216,9 +216,8 @@ def listed(kind: Kind) -> tuple[Plugin, ...]:
 class Installed(dict[str, Plugin]):
     """What is installed of a kind, by the name that a config gives.
 
-    That is the entry point's, or ``package:name`` of a class whose name two strangers' packages
-    have, or bertlab itself, whose own wins. All others are found by ``package:name``, too, and not
-    listed: a config stays right when another package comes or goes.
+    That is the entry point's, or ``package:name`` where others have that name, too; bertlab's own
+    win. All are found by ``package:name``: a config stays right when packages come or go.
     """
 
     def __init__(self, plugins: Collection[Plugin]) -> None:
@@ -288,9 +287,9 @@ def load_class(kind: Kind, name: str, base: type) -> type:
     """
     plugins = installed(kind)
     if name not in plugins:
-        if several := sorted(each for each in plugins if each.endswith(f":{name}")):
+        if several := " or ".join(sorted(each for each in plugins if each.endswith(f":{name}"))):
             found = f"{KEYS[kind]}: {name!r} is a name in several packages"
-            raise UnknownPluginError(f"{found}; expected {' or '.join(several)}")
+            raise UnknownPluginError(f"{found}; expected {several}")
         raise UnknownPluginError(
             f"{KEYS[kind]}: no {kind} is called {name!r}{nearest(name, plugins)} "
             f"(installed: {', '.join(plugins) or 'none'}){told_origin(kind, name)}"
