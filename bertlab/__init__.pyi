@@ -74,7 +74,10 @@ from bertlab.objectives.classification import classification_loss as classificat
 from bertlab.objectives.language_model import CausalLM as CausalLM
 from bertlab.objectives.language_model import TokenPrediction as TokenPrediction
 from bertlab.objectives.masked_lm import MaskedLM as MaskedLM
+from bertlab.objectives.masking import KeyedDraws as KeyedDraws
+from bertlab.objectives.masking import MaskableTokens as MaskableTokens
 from bertlab.objectives.masking import MaskingRecipe as MaskingRecipe
+from bertlab.objectives.masking import MaskingUnit as MaskingUnit
 from bertlab.objectives.masking import TokenClasses as TokenClasses
 from bertlab.objectives.masking import dynamic_draws as dynamic_draws
 from bertlab.objectives.masking import evaluation_draws as evaluation_draws

@@ -195,6 +195,7 @@ from bertlab.errors import DamagedCheckpointError as DamagedCheckpointError
 from bertlab.errors import EmptyTextError as EmptyTextError
 from bertlab.errors import NumericalError as NumericalError
 from bertlab.errors import OutputError as OutputError
+from bertlab.errors import PluginCodeError as PluginCodeError
 from bertlab.errors import TokenStoreError as TokenStoreError
 from bertlab.errors import TrainerError as TrainerError
 from bertlab.errors import as_mistakes as as_mistakes
@@ -262,6 +263,7 @@ from bertlab.objectives.changing import largest_of as largest_of
 from bertlab.objectives.changing import moments as moments
 from bertlab.objectives.changing import whole_at as whole_at
 from bertlab.objectives.changing import whole_ends as whole_ends
+from bertlab.plugins.hooks import announce as announce
 from bertlab.plugins.hooks import first_result as first_result
 from bertlab.plugins.hooks import hook_modules as hook_modules
 from bertlab.plugins.hooks import hook_results as hook_results
@@ -288,8 +290,9 @@ from bertlab.plugins.index import package_of as package_of
 from bertlab.plugins.index import version_of as version_of
 from bertlab.plugins.index import where_to_get as where_to_get
 from bertlab.plugins.index import why_unusable as why_unusable
-from bertlab.plugins.signatures import broken_signature as broken_signature
 from bertlab.plugins.strangers import content_hash as content_hash
+from bertlab.plugins.strangers import homes as homes
+from bertlab.plugins.strangers import targets as targets
 from bertlab.tokenizer.files import SPECIAL_TOKENS as SPECIAL_TOKENS
 from bertlab.tokenizer.files import added_tokens as added_tokens
 from bertlab.tokenizer.files import check_ids as check_ids

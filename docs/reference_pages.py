@@ -36,6 +36,11 @@ CONTRACTS = {
         "bertlab.ScoreGrid",
     ),
     "Optimizers and schedules": ("optimizer",),
+    "Input formats and masking units": (
+        "bertlab.extend.SequenceSampler",
+        "bertlab.MaskingUnit",
+        "bertlab.MaskableTokens",
+    ),
     "Named formats and DataModules": ("format", "bertlab.TaskData"),
     "Exporters and readers": (
         "exchange",
@@ -91,6 +96,7 @@ KINDS = {
     "head": ("Heads", "In a config: `model.head: NAME`."),
     "source": ("Sources", "In a config: `data.corpus: NAME:…` or `data.source: NAME:…`."),
     "adapter": ("Adapters", "In a config: `model.adapter: {name: NAME, …}`."),
+    "masking_unit": ("Masking units", "In a config: `model.objectives.mlm.unit: NAME`."),
     "metric": ("Metrics", "In a config: `model.metrics: [NAME]`."),
     "tokenizer": ("Kinds of tokenizer", "In a config: `data.tokenizer_kind: NAME`."),
     "evaluation": ("Evaluations", "In a config: `evaluations: {MINE: {evaluation: NAME, …}}`."),
@@ -152,23 +158,28 @@ def _is_error(found: object) -> bool:
     return isinstance(found, type) and issubclass(found, BertlabError)
 
 
-def contracts() -> str:
-    """Return a section for each kind of contract, and one for hooks."""
+def contract_names() -> dict[str, list[str]]:
+    """Return the dotted names of each kind of contract, and of hooks, by title."""
     names = defaultdict(list)
     for name in bertlab.api.__all__:
         names[getattr(getattr(bertlab, name, None), "__module__", "")].append(f"bertlab.{name}")
-    sections = [
-        _section(title, [name for each in parts for name in names.get(f"bertlab.api.{each}", [])]
-                 + [each for each in parts if "." in each])
+    found = {
+        title: [name for each in parts for name in names.get(f"bertlab.api.{each}", [])]
+        + [each for each in parts if "." in each]
         for title, parts in CONTRACTS.items()
-    ]  # fmt: skip
+    }
     specifications = [
         f"{module.__name__}.{name}"
         for module in hooks.spec_modules()
         for name in vars(module)
         if name.startswith("bertlab_")
     ]
-    return "\n".join([*sections, _section("Hooks", [*specifications, *HOOK_ARGUMENTS])])
+    return {**found, "Hooks": [*specifications, *HOOK_ARGUMENTS]}
+
+
+def contracts() -> str:
+    """Return a section for each kind of contract, and one for hooks."""
+    return "\n".join(_section(title, names) for title, names in contract_names().items())
 
 
 def building_blocks() -> str:
@@ -176,7 +187,17 @@ def building_blocks() -> str:
     plugins = {
         plugin.target.partition(":")[2] for kind in KINDS for plugin in installed(kind).values()
     }
-    other = {*bertlab.api.__all__, *plugins, *ON_OTHER_PAGES, "Pretrained", "FitKeys"}
+    of_contracts = {
+        each.rpartition(".")[2] for found in contract_names().values() for each in found
+    }
+    other = {
+        *of_contracts,
+        *bertlab.api.__all__,
+        *plugins,
+        *ON_OTHER_PAGES,
+        "Pretrained",
+        "FitKeys",
+    }
     names = defaultdict(list)
     for name in sorted(set(bertlab.__all__) - other):
         found = getattr(bertlab, name)

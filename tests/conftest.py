@@ -125,7 +125,7 @@ def kept_parsers() -> Iterator[None]:
     def keep(command: str, request: Request, build: Callable[[], Any]) -> Any:
         if not are_ours(request):
             return build()
-        key = plugins_of(command, request)
+        key = (plugins_of(command, request), *request.without_hooks)
         if key not in kept:
             if len(kept) == 50:
                 kept.clear()

@@ -57,9 +57,9 @@ from bertlab_evaluations.language_model import text_sequences as text_sequences
 from bertlab_interop.contract import Exporter as Exporter
 from bertlab_interop.contract import ExportReport as ExportReport
 from bertlab_interop.contract import ModelAddress as ModelAddress
+from bertlab_pages.hookspecs import ReportSection as ReportSection
 from bertlab_studies.execute.contract import Executor as Executor
 from bertlab_studies.execute.contract import OrderedMap as OrderedMap
-from bertlab_studies.hookspecs import ReportSection as ReportSection
 
 CONTRACT: int
 OLDEST_CONTRACT: int

@@ -242,6 +242,7 @@ class _Merge:
                 self._keep_named(layer)
                 self._merge(request.values, layer.content, layer, "")
         request.check_text()
+        request.without_hooks = [str(each) for each in _listed(request.values.get("without_hooks"))]
         return request
 
     def _keep_named(self, layer: _Layer) -> None:
@@ -282,7 +283,7 @@ class _Merge:
             )
 
             kept = (*COMMON_OPTIMIZER_KEYS, "schedule")
-        elif section == "model.encoder" and name in installed("encoder"):
+        elif section == "model.encoder" and name and name in installed("encoder"):
             kept = signature(load_class("encoder", name, object)).parameters
         gone = [each for each in given if each not in kept and each != "name"]
         if gone and not section.startswith("model.heads."):

@@ -26,7 +26,7 @@ from bertlab.data.fine_tuning import LabelledData
 from bertlab.data.module import TaskData
 from bertlab.data.pretraining import PretrainingData
 from bertlab.model.optimizer_config import PLUGGED_OPTIMIZER_KEYS, OptimizerConfig, load_recipe
-from bertlab.plugins.hooks import add_fit_arguments, hook_modules
+from bertlab.plugins.hooks import add_fit_arguments, hook_modules, leave_out_hooks
 from bertlab.plugins.index import Kind, installed, load_class
 
 TRAINER_DEFAULTS = {
@@ -68,6 +68,7 @@ class _KeysOfFit:
             steps as CUDA graphs; needs a C++ compiler or a GPU
         keep_predictions: write what the last step predicts for the validation rows:
             predictions.jsonl
+        without_hooks: packages whose hooks are not called, by name, such as bertlab-pages
     """
 
     run_dir: str | None = None
@@ -76,6 +77,7 @@ class _KeysOfFit:
     on_nonfinite: Literal["stop", "skip"] = "stop"
     compile: bool = False
     keep_predictions: bool = False
+    without_hooks: list[str] | str | None = None
 
 
 @dataclass
@@ -115,6 +117,8 @@ def build_parser(
 
     ``with_hooks``: those that packages add to ``fit``, too, whose modules are imported for it.
     """
+    if with_hooks:
+        leave_out_hooks(request.without_hooks)
     parser = LightningArgumentParser(exit_on_error=False, prog=f"bertlab {command}")
     parser.add_argument("-c", "--config", action=ActionConfigFile, help="a config file, or a name")
     add_seed_keys(parser)

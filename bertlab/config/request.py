@@ -112,6 +112,7 @@ class Request:
         prints: what stands behind ``--print_config``; None without it.
         sizes: ``name`` and arguments of the encoder of given weights: defaults of its keys.
         not_brought: values of the stored config that only the user may give, by key.
+        without_hooks: packages whose hooks are not called.
         left_out: keys of files that belong to another plugin than is named now, in words.
     """
 
@@ -137,6 +138,7 @@ class Request:
     prints: str | None = None
     sizes: Config | None = None
     not_brought: Config = field(default_factory=dict)
+    without_hooks: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
 
     @property

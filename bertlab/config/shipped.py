@@ -6,17 +6,19 @@ or without a clone.
 """
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 
 from bertlab.errors import ConfigFileError
+from bertlab.plugins.index import entry_points_of
 
 _FOLDER = "configs"  # also in front of a name: configs/quickstart.yaml means the same
 _ENDING = ".yaml"
-_TEMPLATES = "templates/"  # what `bertlab init` writes
+_TEMPLATES = "/templates/"  # folder of what `bertlab init` writes
 
 
 def shipped_folder() -> Path:
@@ -28,14 +30,23 @@ def shipped_folder() -> Path:
 
 @cache
 def shipped_configs() -> dict[str, Path]:
-    """Return the path of each config that comes with bertlab, by its name, in alphabetic order."""
-    folder = shipped_folder()
-    # configs/finetune/mrpc.yaml -> finetune/mrpc
+    """Return the path of each config of bertlab and of packages, by its name, in their order."""
+    # configs/finetune/mrpc.yaml -> finetune/mrpc; of a package's entry point x: x/mrpc
     found = {
-        path.relative_to(folder).with_suffix("").as_posix(): path
+        f"{before}{path.relative_to(folder).with_suffix('').as_posix()}": path
+        for before, folder in (*_folders_of_packages(), ("", shipped_folder()))
         for path in folder.rglob(f"*{_ENDING}")
     }
     return dict(sorted(found.items()))
+
+
+def _folders_of_packages() -> Iterator[tuple[str, Path]]:
+    """Yield the folders that packages name, ``x = "my_package.configs"``; none is imported."""
+    for entry in entry_points_of("bertlab.configs"):
+        top, *below = entry.value.split(".")
+        spec = find_spec(top)
+        for place in (spec and spec.submodule_search_locations) or ():
+            yield f"{entry.name}/", Path(place, *below)
 
 
 def find_config(given: str | Path, kind: str = "config file", others: Iterable[Path] = ()) -> Path:
@@ -71,7 +82,7 @@ def find_config(given: str | Path, kind: str = "config file", others: Iterable[P
 
 def offered_names() -> list[str]:
     """Return the names of the configs that run as they are."""
-    return [name for name in shipped_configs() if not name.startswith(_TEMPLATES)]
+    return [name for name in shipped_configs() if _TEMPLATES not in f"/{name}"]
 
 
 def _nearest_config(path: Path, others: Iterable[Path]) -> str:

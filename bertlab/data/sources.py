@@ -125,13 +125,23 @@ def remembered(cache: Path, of: object, find: Callable[[], str]) -> str:
     return find()
 
 
+def source_of(location: str) -> str | None:
+    """Return the installed source that a location names, perhaps with an argument; no URL does."""
+    first, _, rest = location.partition(":")
+    # lines:FILE, my_package:lines:FILE
+    names = (first, f"{first}:{rest.partition(':')[0]}")
+    found = (each for each in names if each in installed("source") and not is_url(location))
+    return next(found, None)
+
+
 def is_source(location: str) -> bool:
-    """Whether a location names an installed source, perhaps with an argument; no URL does."""
-    return location.partition(":")[0] in installed("source") and not is_url(location)
+    """Whether a location names an installed source."""
+    return source_of(location) is not None
 
 
 def open_source(location: str) -> DataSource:
     """Return the source that a location names."""
-    name, _, argument = location.partition(":")
+    name = source_of(location) or location.partition(":")[0]
+    argument = location[len(name) + 1 :]
     source: DataSource = load_class("source", name, DataSource)(location, argument)
     return source

@@ -13,7 +13,6 @@ from bertlab.objectives.changing import Change, ChangingNumber
 from bertlab.objectives.language_model import TokenPrediction
 from bertlab.objectives.masking import (
     MaskingRecipe,
-    MaskingUnit,
     dynamic_draws,
     evaluation_draws,
     mask_tokens,
@@ -35,8 +34,9 @@ class MaskedLM(TokenPrediction):
         rate: share of the tokens that are predicted; at most 1. ``{from: 0.4, to: 0.15}`` changes
             it from step to step of the run; ``schedule`` beside them is a name or a name and
             arguments, as of the learning rate, and linear by default.
-        unit: what is selected together: ``token``, ``whole_word`` (all pieces of a word) or
-            ``span`` (up to 10 neighbouring words; SpanBERT, Joshi et al. 2020).
+        unit: what is selected together: ``token``, ``whole_word`` (all pieces of a word),
+            ``span`` of bertlab-modern (up to 10 neighbouring words; SpanBERT, Joshi et al. 2020),
+            or that of a plugin.
         mask_share: share of the selected that become ``[MASK]``.
         random_share: share of the selected that become a random token.
         keep_share: share of the selected that stay as they are. The three sum to 1.
@@ -59,7 +59,7 @@ class MaskedLM(TokenPrediction):
     def __init__(
         self,
         rate: float | Change = 0.15,
-        unit: MaskingUnit = "token",
+        unit: str = "token",
         mask_share: float = 0.8,
         random_share: float = 0.1,
         keep_share: float = 0.1,

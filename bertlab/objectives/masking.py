@@ -4,25 +4,22 @@ With NumPy alone: `bertlab prepare`, whose report counts masks, loads no layers 
 """
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
-from functools import cached_property
-from typing import TYPE_CHECKING, Literal, get_args
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from bertlab.api.batch import IntArray, PackedSequences
 from bertlab.api.tokenizer import BoolArray, word_starts
-from bertlab.errors import ConfigError, check_share, nearest
+from bertlab.errors import ConfigError, check_share
+from bertlab.plugins.index import load_class
 
 if TYPE_CHECKING:
     from bertlab.api.rng import CounterRNG
     from bertlab.api.tokenizer import Tokenizer
-
-MaskingUnit = Literal["token", "whole_word", "span"]
-
-SPAN_START_PROBABILITY = 0.2  # SpanBERT (Joshi et al. 2020), sec. 3.1: lengths ~ Geometric(0.2)
-MAX_SPAN_WORDS = 10  # SpanBERT, sec. 3.1
 
 
 @dataclass(frozen=True)
@@ -71,17 +68,18 @@ class MaskingRecipe:
 
     Attributes:
         rate: share of the maskable tokens that are selected, over 0 and at most 1.
-        unit: ``token``, ``whole_word`` (all tokens of a word) or ``span``.
+        unit: name of a :class:`MaskingUnit`: ``token``, ``whole_word``, or of a package.
         mask_share: share of the selected that become ``[MASK]``.
         random_share: share that become a uniformly random ordinary token.
         keep_share: share that stay as they are.
 
     Raises:
         ConfigError: a value is out of range, or the three shares do not sum to 1.
+        UnknownPluginError: there is no such unit.
     """
 
     rate: float = 0.15
-    unit: MaskingUnit = "token"
+    unit: str = "token"
     mask_share: float = 0.8
     random_share: float = 0.1
     keep_share: float = 0.1
@@ -91,13 +89,7 @@ class MaskingRecipe:
             raise ConfigError(
                 f"model.objectives.mlm.rate: found {self.rate}, expected over 0 and at most 1"
             )
-        units = get_args(MaskingUnit)
-        if self.unit not in units:
-            expected = ", ".join(units)
-            hint = nearest(str(self.unit), units)
-            raise ConfigError(
-                f"model.objectives.mlm.unit: found {self.unit!r}, expected one of {expected}{hint}"
-            )
+        masking_unit(self.unit)
         shares = {f.name: getattr(self, f.name) for f in fields(self) if f.name.endswith("_share")}
         for name, share in shares.items():
             check_share(f"model.objectives.mlm.{name}", share)
@@ -163,38 +155,77 @@ def evaluation_draws(sequences: PackedSequences, rng: "CounterRNG") -> KeyedDraw
     return KeyedDraws(rng.child("evaluation"), names, sequences.position_ids, rows)
 
 
-def unit_starts(
-    sequences: PackedSequences,
-    tokens: IntArray,
-    classes: TokenClasses,
-    unit: MaskingUnit,
-    draws: KeyedDraws,
-) -> IntArray:
-    """Return the ``(U,)`` ascending indices into ``tokens`` at which a masking unit begins.
+@dataclass(frozen=True)
+class MaskableTokens:
+    """The tokens of a batch that may be masked.
 
-    ``tokens`` are the ``(M,)`` ascending flat positions of the maskable tokens. No unit crosses a
-    special token or a sequence. A span is a run of at most 10 whole words, 4.46 words long on
-    average where nothing cuts it; ``draws`` say where it begins.
+    Attributes:
+        sequences: the batch; not to be changed.
+        positions: ``(M,)`` int64, their ascending flat positions.
+        classes: of the vocabulary.
+        draws: random numbers of the tokens.
     """
-    if unit == "token":
-        return np.arange(len(tokens))
-    sequence = sequences.sequence_of_token[tokens]
-    run_start = np.ones(len(tokens), dtype=bool)
-    run_start[1:] = (np.diff(tokens) != 1) | (np.diff(sequence) != 0)
-    # ids [CLS] play ##ing [SEP] [CLS] a cat [SEP]: tokens [1, 2, 5, 6] -> runs begin at 0 and 2 of
-    # them, words at [0, 2, 3]
-    words = np.flatnonzero(run_start | classes.word_starts(sequences.input_ids[tokens]))
-    if unit == "whole_word":
-        return words
-    # A geometric length has no memory, so to begin a span at each word with probability 0.2 and
-    # then select spans is to draw places and Geometric(0.2) lengths, with no overlaps to reject.
-    begins = draws.uniform("span", tokens[words]) < SPAN_START_PROBABILITY
-    begins |= run_start[words]
-    number = np.arange(len(words))
-    # begins [1, 0, 0, 1, 0] -> since_begin [0, 1, 2, 0, 1]; a longer run is cut every 10 words
-    since_begin = number - np.maximum.accumulate(np.where(begins, number, 0))
-    spans: IntArray = words[since_begin % MAX_SPAN_WORDS == 0]
-    return spans
+
+    sequences: PackedSequences
+    positions: IntArray
+    classes: TokenClasses
+    draws: KeyedDraws
+
+    @cached_property
+    def run_starts(self) -> BoolArray:
+        """``(M,)`` bool, True where no maskable token of the sequence stands just before."""
+        starts = np.ones(len(self.positions), dtype=bool)
+        sequence = self.sequences.sequence_of_token[self.positions]
+        starts[1:] = (np.diff(self.positions) != 1) | (np.diff(sequence) != 0)
+        return starts
+
+    @cached_property
+    def words(self) -> IntArray:
+        """``(W,)`` ascending indices into ``positions`` at which a word begins."""
+        # ids [CLS] play ##ing [SEP] [CLS] a cat [SEP]: positions [1, 2, 5, 6] -> runs begin at 0
+        # and 2 of them, words at [0, 2, 3]
+        ids = self.sequences.input_ids[self.positions]
+        return np.flatnonzero(self.run_starts | self.classes.word_starts(ids))
+
+
+class MaskingUnit(ABC):
+    """What masking selects together: a token, a word, or more; made without arguments.
+
+    Attributes:
+        one_fate: all tokens of a unit become ``[MASK]``, or random ones, or stay; else each for
+            itself.
+    """
+
+    one_fate: ClassVar[bool] = False
+
+    @abstractmethod
+    def starts(self, tokens: MaskableTokens) -> IntArray:
+        """Return the ``(U,)`` ascending indices into ``tokens.positions`` at which a unit begins.
+
+        A unit ends where the next begins. It crosses no special token and no sequence, so that each
+        of ``tokens.run_starts`` is a start.
+        """
+
+
+class TokenUnit(MaskingUnit):
+    """Each token by itself."""
+
+    def starts(self, tokens: MaskableTokens) -> IntArray:  # noqa: D102  the contract's
+        return np.arange(len(tokens.positions))
+
+
+class WholeWord(MaskingUnit):
+    """All pieces of a word."""
+
+    def starts(self, tokens: MaskableTokens) -> IntArray:  # noqa: D102
+        return tokens.words
+
+
+@cache
+def masking_unit(name: str) -> MaskingUnit:
+    """Return the unit of an entry point's name."""
+    found: MaskingUnit = load_class("masking_unit", name, MaskingUnit)()
+    return found
 
 
 def select_units(
@@ -239,8 +270,7 @@ def mask_tokens(
 
     Args:
         sequences: the batch; written to.
-        recipe: how much, in what units, and what becomes of it. One fate for a whole span,
-            otherwise one for each token.
+        recipe: how much, in what units, and what becomes of it.
         classes: what may be selected, and what it may become.
         draws: random numbers of the tokens.
 
@@ -249,7 +279,8 @@ def mask_tokens(
         be 0 where nothing is maskable.
     """
     tokens = np.flatnonzero(classes.countable(sequences))
-    begins = unit_starts(sequences, tokens, classes, recipe.unit, draws)
+    unit = masking_unit(recipe.unit)
+    begins = unit.starts(MaskableTokens(sequences, tokens, classes, draws))
     lengths = np.diff(begins, append=len(tokens))
     starts = tokens[begins]
     sequence = sequences.sequence_of_token[starts]
@@ -257,8 +288,7 @@ def mask_tokens(
 
     positions = tokens[np.repeat(selected, lengths)]
     labels = sequences.input_ids[positions]
-    if recipe.unit == "span":
-        # SpanBERT, sec. 3.1: all of a span becomes [MASK], or random, or stays
+    if unit.one_fate:
         fate = np.repeat(draws.uniform("fate", starts[selected]), lengths[selected])
     else:
         fate = draws.uniform("fate", positions)

@@ -18,7 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 import pluggy
 
-from bertlab.errors import BertlabError, PluginError, nearest, told_with_place, warn
+from bertlab.errors import (
+    BertlabError,
+    ConfigError,
+    PluginError,
+    nearest,
+    told_with_place,
+    warn,
+)
 from bertlab.plugins.index import (
     FIRST_PARTY,
     HOOKS,
@@ -182,6 +189,24 @@ Table = tuple[str, list[tuple[str, str]]]
 
 
 @hookspec
+def bertlab_checkpoint_written(path: Path, step: int) -> None:
+    """Take note of a checkpoint, such as to copy it elsewhere.
+
+    Called in the main process when the file at ``path`` is whole, after optimiser step ``step``;
+    with ``background_checkpoints`` in another thread, while training continues. A later checkpoint
+    may replace or remove the file once this returns. Whatever it raises is a warning.
+    """
+
+
+@hookspec
+def bertlab_run_written(run_dir: Path) -> None:
+    """Take note of a run that is whole, ``results.json`` included, such as to upload it.
+
+    Called once, in the main process. Whatever it raises is a warning.
+    """
+
+
+@hookspec
 def bertlab_run_ended(run_dir: Path, results: "dict[str, float]", tables: "list[Table]") -> None:
     """Write what belongs to a run that has come to its end, such as a page.
 
@@ -200,6 +225,7 @@ class HookModules:
 
     manager: pluggy.PluginManager
     fit_keys: dict[str, FitKeys] | None = None  # what is said of each key; None: nobody has asked
+    left_out: frozenset[object] = frozenset()  # those of packages that ``without_hooks`` names
 
 
 @cache
@@ -221,6 +247,26 @@ def hook_modules() -> HookModules:
         except BaseException as error:  # whatever a stranger's module raises
             _leave_out(name_of_hooks(entry), error)
     return loaded
+
+
+def leave_out_hooks(packages: Sequence[str]) -> None:
+    """Call the hooks of all packages but these from now on.
+
+    Raises:
+        ConfigError: a package has no hooks, or is not installed.
+    """
+    modules = hook_modules()
+    entries = [(entry_package(each)[0], name_of_hooks(each)) for each in entry_points_of(HOOKS)]
+    known = [package for package, _ in entries]
+    for package in packages:
+        if package not in known:
+            raise ConfigError(
+                f"without_hooks: no package with hooks is called {package!r}"
+                f"{nearest(package, known)} (there are: {', '.join(known)})"
+            )
+    left_out = (name for package, name in entries if package in packages)
+    modules.left_out = frozenset(modules.manager.get_plugin(name) for name in left_out)
+    modules.fit_keys = None
 
 
 def spec_modules(tells: bool = False) -> list[Any]:
@@ -314,6 +360,7 @@ def run_callbacks(run_dir: Path, config: "Namespace") -> "list[Callback]":
 
 def opened_by_package(command: str, request: "Request") -> "Opened | None":
     """Return what a package runs instead of bertlab; None if none does."""
+    leave_out_hooks(request.without_hooks)
     if request.helps:
         return None
     given = {"command": command, "request": request}
@@ -321,12 +368,14 @@ def opened_by_package(command: str, request: "Request") -> "Opened | None":
     return next((each for each in found if each is not None), None)  # what is raised ends all
 
 
-def run_ended(run_dir: Path, results: dict[str, float], tables: list[Table]) -> None:
-    """Tell all packages that a run has come to its end; what they raise is a warning."""
-    try:
-        hook_results("bertlab_run_ended", run_dir=run_dir, results=results, tables=tables)
-    except BertlabError as error:
-        warn(f"{run_dir}: {error}")
+def announce(hook: str, **arguments: Any) -> None:  # noqa: ANN401  a hook's own
+    """Tell all packages of what is done; what one raises is a warning, and the others are told."""
+    for each in _implementations(hook):
+        try:
+            with _left_out_if_it_fails(each):
+                _call(each, arguments)
+        except BertlabError as error:
+            warn(f"{each.plugin_name}: {hook}: {error}")
 
 
 def _results(hook: str, arguments: Mapping[str, Any]) -> Iterator[Any]:
@@ -359,8 +408,8 @@ RETURNS: dict[str, tuple[str, Callable[[Any], bool]]] = {
 
 
 def _implementations(hook: str) -> list[pluggy.HookImpl]:
-    found: pluggy.HookCaller = getattr(hook_modules().manager.hook, hook)
-    return found.get_hookimpls()
+    modules = hook_modules()
+    return modules.manager.subset_hook_caller(hook, modules.left_out).get_hookimpls()
 
 
 def _call(implementation: pluggy.HookImpl, arguments: Mapping[str, Any]) -> Any:  # noqa: ANN401

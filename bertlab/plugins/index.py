@@ -12,7 +12,8 @@ import io
 import re
 import sys
 import threading
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import (
@@ -62,7 +63,7 @@ _BRINGS = {
         "optimizer muon, optimizer sam, optimizer schedule_free, name model.freeze_layers, "
         "name parameter_depths, adapter lora, name ModernEncoder, tokenizer_model BPE, "
         "tokenizer_model Unigram, tokenizer_model WordLevel, name JoinedOptimizer, "
-        "name OptimizerModes, name model.torch_optimizers, "
+        "name OptimizerModes, name model.torch_optimizers, masking_unit span, "
         "huggingface_form roberta, model_type roberta, model_type modernbert, "
         "input_format sentence_pairs, input_format full_sentences, input_format doc_sentences, "
         "schedule cosine, schedule inverse_sqrt, schedule plateau, schedule wsd, "
@@ -70,13 +71,14 @@ _BRINGS = {
     ),
     "bertlab-pages": (
         "command demo, command notebooks, command watch, key push, key task_name, key say_cost, "
-        "callback LearningRateFinder, name estimate, name PretrainedModel.attentions, "
-        "name PretrainedModel.entities, name PretrainedModel.fill, name PretrainedModel.layers"
+        "callback LearningRateFinder, hook bertlab_page_sections, name ReportSection, "
+        "name estimate, name PretrainedModel.attentions, name PretrainedModel.entities, "
+        "name PretrainedModel.fill, name PretrainedModel.layers"
     ),
     "bertlab-studies": (
         "command study, command ablate, executor local, key seeds, key against_scratch, "
         "key executor, name Executor, name OrderedMap, key stages, logger wandb, logger mlflow, "
-        "hook bertlab_report_sections, name ReportSection, "
+        "hook bertlab_report_sections, hook bertlab_study_ended, "
         "name Study, name StudyScores, name encoder_flops, name study, name model.OptimizerState"
     ),
     "bertlab-tasks": (
@@ -116,6 +118,7 @@ KEYS: dict[Kind, str] = {
     "adapter": "model.adapter",
     "source": "data.corpus, data.source",
     "input_format": "data.input_format",
+    "masking_unit": "model.objectives.mlm.unit",
     "metric": "model.metrics",
     "evaluation": "--evaluation, evaluations",
     "optimizer": "model.optimizer.name",
@@ -159,6 +162,16 @@ class Plugin:
     version: str
     contract: int
 
+    @property
+    def is_ours(self) -> bool:
+        """Whether bertlab itself brings it, or a package that is released with it."""
+        return self.package in FIRST_PARTY
+
+    @property
+    def full_name(self) -> str:
+        """``my_package:name``, of the distribution ``my-package``; it can be part of a key."""
+        return f"{re.sub('[^a-z0-9]+', '_', self.package.lower())}:{self.name}"
+
     def __str__(self) -> str:
         return f"{self.kind} {self.name!r} of {self.package} {self.version} ({self.target})"
 
@@ -200,13 +213,32 @@ def listed(kind: Kind) -> tuple[Plugin, ...]:
     )
 
 
+class Installed(dict[str, Plugin]):
+    """What is installed of a kind, by the name that a config gives.
+
+    That is the entry point's, or ``package:name`` where others have that name, too; bertlab's own
+    win. All are found by ``package:name``: a config stays right when packages come or go.
+    """
+
+    def __init__(self, plugins: Collection[Plugin]) -> None:
+        self.by_package = {each.full_name: each for each in plugins}
+        counts = Counter(each.name for each in plugins)
+        super().__init__(
+            (each.full_name if counts[each.name] > 1 and not each.is_ours else each.name, each)
+            for each in plugins
+        )
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or name in self.by_package
+
+    def __missing__(self, name: str) -> Plugin:
+        return self.by_package[name]
+
+
 @cache
-def installed(kind: Kind) -> dict[str, Plugin]:
-    """Return what is installed of a kind, by name; our own classes win over same-named ones."""
-    found: dict[str, Plugin] = {}
-    for plugin in listed(kind):
-        found.setdefault(plugin.name, plugin)
-    return found
+def installed(kind: Kind) -> Installed:
+    """Return what is installed of a kind, by name."""
+    return Installed(listed(kind))
 
 
 def forget_installed() -> None:
@@ -218,17 +250,6 @@ def forget_installed() -> None:
 
 def why_unusable(plugin: Plugin) -> str | None:
     """Return why a plugin cannot be used, as far as that is known without importing it."""
-    others = [each for each in listed(plugin.kind) if each.name == plugin.name]
-    # sorted in listed(): ours is the first of its name
-    if plugin.package not in FIRST_PARTY and others[0].package in FIRST_PARTY:
-        article = "an" if plugin.kind[0] in "aeiou" else "a"
-        return (
-            f"bertlab has {article} {plugin.kind} of that name, which is used; rename the entry "
-            "point"
-        )
-    if plugin.package not in FIRST_PARTY and len(others) > 1:
-        packages = " and ".join(f"{each.package} {each.version}" for each in others)
-        return f"{packages} both bring it; uninstall one of them (pip uninstall)"
     return contract_mismatch(plugin.package, plugin.contract)
 
 
@@ -266,6 +287,9 @@ def load_class(kind: Kind, name: str, base: type) -> type:
     """
     plugins = installed(kind)
     if name not in plugins:
+        if several := " or ".join(sorted(each for each in plugins if each.endswith(f":{name}"))):
+            found = f"{KEYS[kind]}: {name!r} is a name in several packages"
+            raise UnknownPluginError(f"{found}; expected {several}")
         raise UnknownPluginError(
             f"{KEYS[kind]}: no {kind} is called {name!r}{nearest(name, plugins)} "
             f"(installed: {', '.join(plugins) or 'none'}){told_origin(kind, name)}"
@@ -290,7 +314,7 @@ def remember_origin(kind: str, name: str, words: str) -> None:
 
 def told_origin(kind: str, name: str) -> str:
     """Return what a message says of where a missing plugin is from; empty if nothing is known."""
-    words = _origins.get((kind, name))
+    words = _origins.get((kind, name.rpartition(":")[2]))
     return "" if words is None else f"; {words}"
 
 
@@ -306,9 +330,8 @@ def import_class(plugin: Plugin, base: type) -> tuple[type, str]:
         raise PluginError(f"{plugin} cannot be imported: {told_with_place(error)}") from error
     if not (isinstance(loaded, type) and issubclass(loaded, base)):
         raise PluginError(f"{plugin} is not a subclass of {base.__module__}.{base.__name__}")
-    if plugin.package not in FIRST_PARTY:
-        from bertlab.plugins.signatures import broken_signature  # noqa: PLC0415  needs the class
-
+    if plugin.package not in FIRST_PARTY and "broken_signature" in added_names("bertlab.plugins"):
+        broken_signature: Any = added_name("bertlab.plugins", "broken_signature")
         if (broken := broken_signature(loaded, base)) is not None:
             raise PluginError(f"{plugin}: {broken}")
     return loaded, printed.getvalue()

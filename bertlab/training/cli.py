@@ -20,7 +20,6 @@ from bertlab.checkpoints.run_checkpoint import LAST_FILE
 from bertlab.checkpoints.run_directory import (
     DEGENERATE_FILE,
     PREDICTIONS_FILE,
-    RESULTS_FILE,
     choose_run_directory,
     machine_facts,
     manifest,
@@ -45,7 +44,7 @@ from bertlab.model.build import adapt, build_tasks, check_encoder, compile_layer
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer import check_end
 from bertlab.objectives.changing import in_words
-from bertlab.plugins.hooks import first_result, hook_results, run_ended
+from bertlab.plugins.hooks import first_result, hook_results
 from bertlab.plugins.index import where_to_get
 from bertlab.training.best_checkpoint import (
     BestCheckpoint,
@@ -354,8 +353,7 @@ class BertlabCLI(LightningCLI):
             warn(warning)
         if model.warnings:
             write_json(self.directory / DEGENERATE_FILE, model.warnings)
-        run_ended(self.directory, results, self.datamodule.report_tables())
-        write_json(self.directory / RESULTS_FILE, results)  # the last: the run is whole
+        self.record.finish(results, self.datamodule.report_tables())
 
     def validate(self) -> int:
         """Score the model on the held-out text, or on the validation sets."""

@@ -25,6 +25,7 @@ from bertlab.checkpoints.run_checkpoint import RUN_KEY
 from bertlab.checkpoints.run_directory import (
     CONFIG_FILE,
     MANIFEST_FILE,
+    RESULTS_FILE,
     add_session,
     claim,
     entries,
@@ -37,11 +38,12 @@ from bertlab.config.recorded import CONFIG_VERSION
 from bertlab.config.request import Request
 from bertlab.config.yaml_files import Config
 from bertlab.data.module import TaskData
-from bertlab.data.sources import is_source
+from bertlab.data.sources import source_of
 from bertlab.errors import BertlabError, OutputError, ResumeError, causes, warn, without_secrets
-from bertlab.files import make_folder, read_object, replacing, write_text
+from bertlab.files import make_folder, read_object, replacing, write_json, write_text
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer import parameter_names
+from bertlab.plugins.hooks import Table, announce
 from bertlab.plugins.index import (
     FIRST_PARTY,
     HOOKS,
@@ -63,7 +65,16 @@ OTHER_DATA = (  # what differs, and what to do
 KEY = "made_with"  # of a checkpoint
 _CODE = ("packages", "plugins", "plugin_contents", "plugin_names")
 # of a session in the manifest, if they are not as before
-_OF_SESSION = (*_CODE, "command", "python", "platform", "device", "threads", "precision")
+_OF_SESSION = (
+    *_CODE,
+    "hooks_left_out",
+    "command",
+    "python",
+    "platform",
+    "device",
+    "threads",
+    "precision",
+)
 
 Facts = Mapping[str, Any]
 Hashes = dict[str, str]  # by what they are of: corpus, store, tokenizer, "rows of train"
@@ -235,6 +246,12 @@ class RunRecord(Callback):
         """Keep the directory from here on, whatever happens."""
         self._is_claimed = False
 
+    def finish(self, results: dict[str, float], tables: list[Table]) -> None:
+        """Tell all packages that the run has ended, and write ``results.json``: it is whole."""
+        announce("bertlab_run_ended", run_dir=self.directory, results=results, tables=tables)
+        write_json(self.directory / RESULTS_FILE, results)
+        announce("bertlab_run_written", run_dir=self.directory)
+
 
 class WholeCheckpointIO(TorchCheckpointIO):
     """Writes beside the target, so that neither a kill nor a power cut leaves half a file there.
@@ -267,6 +284,8 @@ class WholeCheckpointIO(TorchCheckpointIO):
                 f"{path}: the checkpoint cannot be written: {_reason(error)}; those before it are "
                 "whole"
             ) from error
+        step = checkpoint.get("global_step", 0)
+        announce("bertlab_checkpoint_written", path=path, step=step)
 
 
 def _reason(error: BaseException) -> str:
@@ -321,7 +340,8 @@ def refuse_other(lines: list[str], what: str, remedy: str) -> None:
 def plugin_facts(request: Request, config: Config) -> dict[str, dict[str, str]]:
     """Return what a manifest says of the plugins of a run."""
     hooks = dict(entry_package(entry) for entry in entry_points_of(HOOKS))  # called in every run
-    return facts_of(_used(request, config), hooks)
+    left_out = {package: hooks.pop(package) for package in request.without_hooks}
+    return {**facts_of(_used(request, config), hooks), "hooks_left_out": left_out}
 
 
 def facts_of(
@@ -350,16 +370,16 @@ def _used(request: Request, config: Config) -> Iterator[Plugin]:
     data, evaluations = config["data"], (config.get("evaluations") or {}).values()
     corpus = data.get("corpus")
     locations = [data.get("source"), *(corpus if isinstance(corpus, list) else [corpus])]
-    sources = [each for each in locations if isinstance(each, str) and is_source(each)]
+    sources = [source_of(each) for each in locations if isinstance(each, str)]
     named: list[tuple[Kind, str | None]] = [
         *((kind, getattr(request, kind)) for kind in PLUGIN_SECTIONS.values()),
         *(("head", name) for name in request.heads.values()),
         *(("objective", name) for name in request.objectives),
         *(("metric", name) for name in request.metrics),
-        *(("source", each.partition(":")[0]) for each in sources),
+        *(("source", each) for each in sources),
         *(("evaluation", each.get("evaluation")) for each in evaluations),
     ]
-    yield from (installed(kind)[name] for kind, name in named if name in installed(kind))
+    yield from (installed(kind)[name] for kind, name in named if name and name in installed(kind))
 
 
 def changes_of_code(now: Facts, before: Facts) -> list[str]:

@@ -39,7 +39,8 @@ def words(page: Path) -> int:
 
 def test_the_docs_are_short() -> None:
     figures = ROOT / "benchmarks" / "figures"
-    counted = [page for page in [*PAGES, *OTHERS] if page.parent != figures]
+    written = ROOT / "docs" / "reference" / "contract-text.md"  # from docstrings
+    counted = [page for page in [*PAGES, *OTHERS] if page.parent != figures and page != written]
     assert sum(map(words, counted)) <= MOST_WORDS
 
 

@@ -10,13 +10,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import transformers
 
 import bertlab
+from bertlab.checkpoints.huggingface import form_of
 from bertlab.data.examples.source import read_rows
 from bertlab.heads.sentences import SentencePair
 from bertlab.plugins.index import forget_installed
-from bertlab.plugins.signatures import broken_signature
 from bertlab.testing import conformance
+from bertlab_conformance.signatures import broken_signature
 from tests.plugins.strange_packages import install
 
 PAGE = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text("utf-8")
@@ -133,3 +135,19 @@ def test_the_example_hook_sees_batches(examples: Path) -> None:
 
     lengths.bertlab_inspect_batch(pack([[1, 2, 3], [4]]))
     assert lengths.longest == 3
+
+
+def test_the_example_form_reads_a_config_of_its_model_type(
+    examples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    form = importlib.import_module("camembert_form").CamembertForm
+    groups = {"bertlab.huggingface_forms": {"camembert": "camembert_form:CamembertForm"}}
+    install(tmp_path, "camembert", groups, {})
+    forget_installed()
+    try:
+        encoder, found = form_of({"model_type": "camembert"}, tmp_path / "config.json")
+    finally:
+        forget_installed()
+    assert (encoder, type(found)) == ("bert", form)
+    assert form.architectures[frozenset({"mlm"})] == "CamembertForMaskedLM"
+    assert all(hasattr(transformers, name) for name in form.architectures.values())

@@ -77,3 +77,12 @@ def test_the_formats_are_in_their_table() -> None:
     page = (REFERENCE.parent / "finetuning.md").read_text("utf-8")
     table = page[page.index("| `data.format`") :].partition("\n\n")[0]
     assert set(installed("format")) <= set(re.findall(r"`(\w+)`", table))
+
+
+def test_the_contract_in_a_clone_is_that_of_the_docstrings() -> None:
+    made = runpy.run_path(str(ROOT / "docs" / "contract_text.py"))
+    text = made["PAGE"].read_text("utf-8")
+    assert text == made["text"](), "run: python docs/contract_text.py"
+    for name in ("Objective", "Head", "Encoder", "DataSource", "bertlab_run_ended", "MaskingUnit"):
+        assert f"### {name}\n" in text
+    assert "#### Objective.prepare\n" in text

@@ -6,14 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from bertlab.errors import ConfigError
+from bertlab.errors import BertlabError, ConfigError
 from bertlab.objectives.masked_lm import MaskedLM
 from bertlab.objectives.masking import (
+    MaskableTokens,
     MaskingRecipe,
     TokenClasses,
     dynamic_draws,
     mask_tokens,
-    unit_starts,
+    masking_unit,
 )
 from tests.objectives.samples import (
     FIRST_CONTINUATION,
@@ -38,6 +39,10 @@ MILLION = 8192  # sequences of 128: 1,048,576 tokens
 @pytest.fixture(scope="module")
 def million():
     return many(MILLION)
+
+
+def unit_starts(sequences, tokens, unit, draws):
+    return masking_unit(unit).starts(MaskableTokens(sequences, tokens, CLASSES, draws))
 
 
 def apply(sequences, unit="token", **recipe):
@@ -69,7 +74,7 @@ def naive_words(sequences):
 def naive_spans(sequences):
     """The spans that masking cuts the batch into, as lists of flat positions."""
     tokens = np.flatnonzero(CLASSES.countable(sequences))
-    starts = unit_starts(sequences, tokens, CLASSES, "span", dynamic_draws(sequences, RNG))
+    starts = unit_starts(sequences, tokens, "span", dynamic_draws(sequences, RNG))
     return np.split(tokens, starts[1:])
 
 
@@ -178,7 +183,7 @@ def test_words_begin_where_the_naive_loop_says():
     sequences = many(100, seed=4)
     tokens = np.flatnonzero(CLASSES.countable(sequences))
     draws = dynamic_draws(sequences, RNG)
-    starts = tokens[unit_starts(sequences, tokens, CLASSES, "whole_word", draws)]
+    starts = tokens[unit_starts(sequences, tokens, "whole_word", draws)]
     assert starts.tolist() == [word[0] for word in naive_words(sequences)]
 
 
@@ -191,8 +196,8 @@ def test_neighbouring_sequences_without_special_tokens_stay_apart():
     sequences = packed([one, two])
     tokens = np.arange(16)
     draws = dynamic_draws(sequences, RNG)
-    assert unit_starts(sequences, tokens, CLASSES, "whole_word", draws).tolist() == [0, 8]
-    assert unit_starts(sequences, tokens, CLASSES, "span", draws).tolist() == [0, 8]
+    assert unit_starts(sequences, tokens, "whole_word", draws).tolist() == [0, 8]
+    assert unit_starts(sequences, tokens, "span", draws).tolist() == [0, 8]
 
 
 def test_span_lengths_are_geometric_clipped_at_ten_words():
@@ -343,7 +348,7 @@ def test_evaluation_ignores_training_settings_and_the_epoch():
         ({"rate": float("nan")}, "rate: found nan"),
         (
             {"unit": "whole-word"},
-            "unit: found 'whole-word', .* token, whole_word, span; did you mean",
+            "mlm.unit: no masking_unit is called 'whole-word'; did you mean 'whole_word'",
         ),
         ({"mask_share": -0.1}, "mask_share: found -0.1, expected between 0 and 1"),
         ({"mask_share": 0.9}, r"found mask_share 0.9, .* \(sum 1.1\), expected shares of sum 1"),
@@ -351,7 +356,7 @@ def test_evaluation_ignores_training_settings_and_the_epoch():
     ],
 )
 def test_a_wrong_argument_is_named_with_its_value(arguments, message):
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(BertlabError, match=message):
         MaskedLM(**arguments)
 
 

@@ -1,14 +1,18 @@
 """pluggy hooks: ours and strangers'; one that is broken is named and left out."""
 
+import json
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
 from jsonargparse import Namespace
 
+from bertlab.api import ReportSection
 from bertlab.api.batch import pack
 from bertlab.cli.main import main
 from bertlab.config.merge import read_request
@@ -19,13 +23,16 @@ from bertlab.plugins import hooks
 from bertlab.plugins import index as plugins
 from bertlab.training import cli
 from bertlab_interop.export import push_to
+from bertlab_studies.execute.schedule import Summary
 from bertlab_studies.report.render import html, latex, markdown, print_report
 from bertlab_studies.report.report import report_of
+from bertlab_studies.study_command import run as run_study
 from made_up_scores import made_up_study
 from tests.conftest import Command
 from tests.plugins.strange_packages import install, without
 
 HEAD = "from bertlab.plugins.hooks import hookimpl\n"
+PNG = "b'\\x89PNG\\r\\n\\x1a\\n and more'"
 DOCS = Path(__file__).parents[2] / "docs" / "plugins.md"
 
 
@@ -397,7 +404,7 @@ def test_bertlab_report_sections_are_in_every_form_of_a_report(
     code = "from bertlab.api import ReportSection\n" + HEAD + "@hookimpl\n"
     code += "def bertlab_report_sections(scores):\n"
     code += "    return [ReportSection('Energy', ('kWh of ' + scores.name,), ('v', 'used'),"
-    code += " (('mlm', '7 & 8'),))]\n"
+    code += f" (('mlm', '7 & 8'),), {PNG})]\n"
     add_hooks(stranger, "frugal", code)
     report = report_of(made_up_study(name="small"))
     print_report(report)
@@ -406,6 +413,9 @@ def test_bertlab_report_sections_are_in_every_form_of_a_report(
     assert "## Energy\n\nkWh of small\n\n| v | used |" in markdown(report)
     assert "<h2>Energy</h2>\n<p>kWh of small</p>" in html(report)
     assert r"7 \& 8" in latex(report)
+    assert '<img src="data:image/png;base64,iVBOR' in html(report)
+    assert "![Energy](section_1.png)" in markdown(report)
+    assert "{section_1.png}" in latex(report)
 
 
 RAISES = "from bertlab.errors import DataError\n" + HEAD + "@hookimpl\ndef {}: raise {}\n"
@@ -415,20 +425,124 @@ RAISES = "from bertlab.errors import DataError\n" + HEAD + "@hookimpl\ndef {}: r
 def test_bertlab_run_ended_never_fails_a_run(
     stranger: Path, error: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    add_hooks(stranger, "rude", RAISES.format("bertlab_run_ended(run_dir)", error))
     code = HEAD + "SEEN = []\n@hookimpl\ndef bertlab_run_ended(run_dir, results, tables):\n"
     add_hooks(stranger, "writer", code + "    SEEN.append((run_dir, results, tables))\n")
     without(monkeypatch := pytest.MonkeyPatch(), "bertlab-pages")
+    given = {"run_dir": stranger, "results": {"mlm/loss": 1.0}, "tables": [("data", [("a", "2")])]}
     try:
-        hooks.run_ended(stranger, {"mlm/loss": 1.0}, [("data", [("rows", "2")])])
+        hooks.announce("bertlab_run_ended", **given)
     finally:
         monkeypatch.undo()
-    seen = sys.modules["writer_of_a_stranger"].SEEN
-    assert seen == [(stranger, {"mlm/loss": 1.0}, [("data", [("rows", "2")])])]
-    add_hooks(stranger, "rude", RAISES.format("bertlab_run_ended(run_dir)", error))
-    hooks.hook_modules.cache_clear()
-    plugins.forget_installed()
-    hooks.run_ended(stranger, {}, [])
-    assert "sorry" in capsys.readouterr().err
+    assert [tuple(given.values())] == sys.modules["writer_of_a_stranger"].SEEN
+    words = capsys.readouterr().err
+    assert "hooks 'rude' of rude 1.0" in words
+    assert "sorry" in words
+
+
+EVENTS = (
+    HEAD
+    + """
+from pathlib import Path
+SEEN = []
+@hookimpl
+def bertlab_checkpoint_written(path, step):
+    SEEN.append((path.name, step, path.stat().st_size > 0))
+@hookimpl
+def bertlab_run_written(run_dir):
+    SEEN.append(sorted(each.name for each in run_dir.glob("results.json")))
+    raise ValueError("no network")
+"""
+)
+
+
+@pytest.fixture
+def told_events(stranger: Path, tiny_config: Path, bertlab: Command) -> tuple[list[object], str]:
+    """Return what hooks saw of a run in the folder ``run``, and what was printed of errors."""
+    add_hooks(stranger, "courier", EVENTS)
+    code, _, error = bertlab("fit", "--config", tiny_config, "--run_dir", stranger / "run")
+    assert code == 0, error
+    return sys.modules["courier_of_a_stranger"].SEEN, error
+
+
+def test_bertlab_checkpoint_written_is_told_of_whole_files(
+    stranger: Path, told_events: tuple[list[tuple[str, int, bool]], str]
+) -> None:
+    *seen, _ = told_events[0]
+    files = sorted(each.name for each in (stranger / "run/checkpoints").glob("*.ckpt"))
+    assert {name for name, _, _ in seen} >= set(files)
+    assert all(is_whole and step > 0 for _, step, is_whole in seen)
+
+
+def test_bertlab_run_written_comes_after_results_and_may_fail(
+    told_events: tuple[list[object], str],
+) -> None:
+    seen, error = told_events
+    assert seen[-1] == ["results.json"]
+    assert "courier 1.0 (courier_of_a_stranger): bertlab_run_written is left out" in error
+
+
+def test_without_hooks_leaves_packages_out_and_the_manifest_names_them(
+    stranger: Path, tiny_config: Path, bertlab: Command
+) -> None:
+    add_hooks(stranger, "courier", EVENTS)
+    add_hooks(stranger, "bright", SHINE)
+    given = ("fit", "--config", tiny_config, "--run_dir", stranger / "run")
+    code, _, error = bertlab(*given, "--without_hooks", "couriers")
+    assert code == 2
+    assert "without_hooks: no package with hooks is called 'couriers'; did you mean 'cour" in error
+    off = ("--without_hooks", "[courier, bright]")
+    code, _, error = bertlab(*given, *off, "--shine=4")
+    assert code == 2
+    assert "shine" in error
+    code, _, error = bertlab(*given, *off)
+    assert code == 0, error
+    assert sys.modules["courier_of_a_stranger"].SEEN == []
+    manifest = json.loads((stranger / "run/manifest.json").read_text("utf-8"))
+    assert manifest["hooks_left_out"] == {"courier": "1.0", "bright": "1.0"}
+    assert "courier" not in manifest["plugins"]
+    assert "without_hooks" not in (stranger / "run/config.yaml").read_text("utf-8")
+    # the next command of the same process calls all again
+    again = ("fit", "--config", tiny_config, "--run_dir", stranger / "again", "--shine=4")
+    code, _, error = bertlab(*again)
+    assert code == 0, error
+    assert sys.modules["courier_of_a_stranger"].SEEN
+
+
+def test_bertlab_page_sections_are_on_the_page_of_a_run(
+    stranger: Path, tiny_config: Path, bertlab: Command
+) -> None:
+    code = "from bertlab import ReportSection\n" + HEAD + "@hookimpl\n"
+    code += "def bertlab_page_sections(run_dir, results):\n"
+    code += "    return [ReportSection('Energy <b>', ('of ' + run_dir.name,), ('v', 'used'),"
+    code += f" (('mlm', '7 & 8'),), {PNG})]\n"
+    add_hooks(stranger, "frugal", code)
+    code, _, error = bertlab("fit", "--config", tiny_config, "--run_dir", stranger / "run")
+    assert code == 0, error
+    page = (stranger / "run/run.html").read_text("utf-8")
+    assert "<h2>Energy &lt;b&gt;</h2>\n<p>of run</p>" in page
+    assert "7 &amp; 8" in page
+    assert '<img src="data:image/png;base64,iVBOR' in page
+    with pytest.raises(PluginError, match="expected a PNG"):
+        ReportSection("x", picture=b"GIF89a")
+
+
+def test_bertlab_study_ended_is_told_of_runs_and_report(stranger: Path) -> None:
+    code = HEAD + "SEEN = []\n@hookimpl\n"
+    code += "def bertlab_study_ended(study_dir, done, failed, files):\n"
+    add_hooks(stranger, "courier", code + "    SEEN.append((study_dir, done, failed, files))\n")
+    page = stranger / "report.html"
+    study = SimpleNamespace(
+        study_dir=stranger,
+        run=lambda **options: Summary(done=["a"], failed={"b": "why"}, blocked={"c": "b"}),
+        report=lambda **options: replace(report_of(made_up_study(name="small")), files=(page,)),
+    )
+    assert run_study(study) == 1
+    seen = sys.modules["courier_of_a_stranger"].SEEN
+    assert seen == [(stranger, ["a"], {"b": "why", "c": "b"}, (page,))]
+    study.run = lambda **options: Summary(left=["a"], stopped_by=2)
+    assert run_study(study) == 130
+    assert len(seen) == 1
 
 
 def test_bertlab_prepare_tokenises_elsewhere(

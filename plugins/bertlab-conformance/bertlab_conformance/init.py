@@ -14,6 +14,7 @@ from bertlab.extend import (
 )
 
 _USAGE = """usage: bertlab init KIND FILE [--for PLACE]
+       bertlab init --list
 
 Write an annotated config for data of your own. Put your paths into it, then: bertlab fit FILE
 
@@ -33,8 +34,11 @@ _FILE, _RUNS = "my.yaml", ("runs/finetune-my", "runs/my")
 def main(argv: list[str]) -> int:
     """Write a config and say what to do with it; return the exit code."""
     texts = {kind: path.read_text("utf-8") for kind, path in templates().items()}
-    if not argv or "-h" in argv or "--help" in argv:
-        kinds = "\n".join(f"  {kind:<17}{_title(text)}" for kind, text in texts.items())
+    if not argv or {"-h", "--help", "--list"} & {*argv}:
+        kinds = "\n".join(f"  {kind:<16} {_title(text)}" for kind, text in texts.items())
+        if "--list" in argv:
+            say(kinds)
+            return 0
         say(_USAGE.format(kinds=kinds))
         return 0
     given, place = _take_place(argv)
@@ -88,10 +92,11 @@ def _take_place(argv: list[str]) -> tuple[list[str], str | None]:
 
 def templates() -> dict[str, Path]:
     """Return the configs that ``bertlab init`` writes, by kind."""
+    # templates/ner -> ner, of a package poems/templates/verses -> poems/verses
     return {
-        name.removeprefix(_FOLDER): path
+        name.replace(_FOLDER, "", 1): path
         for name, path in shipped_configs().items()
-        if name.startswith(_FOLDER)
+        if f"/{_FOLDER}" in f"/{name}"
     }
 
 

@@ -120,7 +120,9 @@ def _path(request: Request) -> Path:
     packages += [name_of_hooks(each) for each in _hooks()]
     versions = [version_of(name) for name in ("jsonargparse", "lightning", "torch")]
     # two checkouts of one version may differ in their keys
-    said = repr((__file__, sys.version, versions, packages, _plugins(request)))
+    said = repr(
+        (__file__, sys.version, versions, packages, _plugins(request), request.without_hooks)
+    )
     return default_cache_dir() / "keys" / f"{sha256(said.encode()).hexdigest()[:32]}.json"
 
 

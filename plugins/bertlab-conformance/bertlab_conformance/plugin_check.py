@@ -22,6 +22,7 @@ from bertlab.extend import (
     METAPACKAGE,
     OWN_PACKAGE,
     Plugin,
+    entry_package,
     entry_points_of,
     import_class,
     load_module,
@@ -94,9 +95,8 @@ def _check(plugin: Plugin) -> Finding:
         return Finding(str(plugin), str(error).removeprefix(f"{plugin}").lstrip(": "), True)
     except Exception as error:  # jsonargparse, on what it cannot make an argument of
         return Finding(str(plugin), f"its arguments cannot be config keys: {error}", True)
-    if (asked := _version_mismatch(plugin.package)) is not None:
-        return Finding(str(plugin), asked, is_broken=True)
-    return Finding(str(plugin), "prints when it is imported" if printed else "")
+    odd = _version_mismatch(plugin.package)  # a run would use it: no more than a note
+    return Finding(str(plugin), odd or ("prints when it is imported" if printed else ""))
 
 
 def _check_hooks(entry: EntryPoint) -> Finding:
@@ -104,7 +104,7 @@ def _check_hooks(entry: EntryPoint) -> Finding:
         load_module(entry)
     except BaseException as error:  # whatever a stranger's module raises
         return Finding(name_of_hooks(entry), told(error), True)
-    return Finding(name_of_hooks(entry))
+    return Finding(name_of_hooks(entry), _version_mismatch(entry_package(entry)[0]) or "")
 
 
 def _apart(what: str, check: Callable[[], Finding]) -> Finding:

@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+from importlib.metadata import EntryPoint
 from typing import Any
 
 from bertlab import CommandError, nearest
@@ -16,7 +17,9 @@ from bertlab.extend import (
     entry_package,
     entry_points_of,
     import_class,
+    installed,
     listed,
+    load_module,
     print_table,
     say,
     why_unusable,
@@ -29,6 +32,7 @@ _BASES: dict[Kind, str] = {
     "adapter": "bertlab.api:Adapter",
     "source": "bertlab.api:DataSource",
     "input_format": "bertlab.extend:SequenceSampler",
+    "masking_unit": "bertlab:MaskingUnit",
     "metric": "torchmetrics:Metric",
     "evaluation": "bertlab.api:Evaluation",
     "optimizer": "bertlab.api:OptimizerRecipe",
@@ -105,7 +109,7 @@ def list_plugins() -> int:
     """Print a row for each plugin, without importing any."""
     rows = [
         [
-            *(plugin.kind, plugin.name),
+            *(plugin.kind, name_in_configs(plugin)),
             *(f"{plugin.package} {plugin.version}", why_not_used(plugin) or ""),
         ]
         for plugin in all_plugins()
@@ -124,18 +128,21 @@ def show_plugins(names: list[str]) -> int:
     if not names:
         raise CommandError("plugins show: found no name, expected one, for example: mlm")
     for name in names:
-        found = [plugin for plugin in all_plugins() if plugin.name == name]
-        if not found:
+        found = [each for each in all_plugins() if name in (each.name, each.full_name)]
+        hooks = [each for each in entry_points_of(HOOKS) if name in (each.name, package_name(each))]
+        if not found and not hooks:
             known = {plugin.name for plugin in all_plugins()}
             raise CommandError(
                 f"plugins show: no plugin is called {name!r}{nearest(name, known)} "
                 f"(bertlab plugins list has all)"
             )
         usable = [plugin for plugin in found if why_not_used(plugin) is None]
-        if not usable:
+        if not usable and not hooks:
             raise PluginError(f"{found[0]} cannot be used: {why_not_used(found[0])}")
         for plugin in usable:
             _show(plugin)
+        for entry in hooks:
+            _show_hooks(entry)
     return 0
 
 
@@ -147,20 +154,35 @@ def arguments_of(plugin: Plugin, loaded: type) -> list[list[str]]:
 
     parser: Any = ArgumentParser(exit_on_error=False)
     parser.add_class_arguments(loaded, "x", skip={"vocab_size"})
+    return _rows_of(parser, "x.")
+
+
+def _rows_of(parser: Any, section: str) -> list[list[str]]:  # noqa: ANN401  of jsonargparse
+    """Return name, default and help of each key of a parser's section."""
     return [
         [
-            action.dest.removeprefix("x."),
+            action.dest.removeprefix(section),
             _said(action.default),
             " ".join((action.help or "").split()),
         ]
         for action in parser._actions
-        if action.dest.startswith("x.")
+        if action.dest.startswith(section) and action.dest not in ("help", "print_shtab")
     ]
 
 
 def all_plugins() -> list[Plugin]:
     """Return all classes that are installed, by kind and name."""
     return [plugin for kind in GROUPS for plugin in listed(kind)]
+
+
+def name_in_configs(plugin: Plugin) -> str:
+    """Return the name that a config gives to a plugin: ``package:name`` where it is not alone."""
+    return plugin.full_name if installed(plugin.kind).get(plugin.name) != plugin else plugin.name
+
+
+def package_name(entry: EntryPoint) -> str:
+    """Return the package that an entry point is of."""
+    return entry_package(entry)[0]
 
 
 def why_not_used(plugin: Plugin) -> str | None:
@@ -181,7 +203,7 @@ def base_of(kind: Kind) -> type:
 def _show(plugin: Plugin) -> None:
     loaded, _ = import_class(plugin, base_of(plugin.kind))
     text = inspect.getdoc(loaded) or ""
-    out = [f"{plugin.name}: {plugin.kind} of {plugin.package} {plugin.version}"]
+    out = [f"{name_in_configs(plugin)}: {plugin.kind} of {plugin.package} {plugin.version}"]
     out += [f"  {plugin.target}, {KEYS[plugin.kind]}, contract version {plugin.contract}", ""]
     # the sections of the docstring come as tables below
     out += [f"  {line}" for line in text.split("\nArgs:")[0].split("\nAttributes:")[0].splitlines()]
@@ -193,6 +215,27 @@ def _show(plugin: Plugin) -> None:
     rows = arguments_of(plugin, loaded)
     if rows:
         print_table("\narguments", rows, ["argument", "default", "help"])
+
+
+def _show_hooks(entry: EntryPoint) -> None:
+    """Print which hooks a module has, what each does, and the keys that it adds to ``fit``."""
+    from lightning.pytorch.cli import LightningArgumentParser  # noqa: PLC0415  torch
+
+    module: Any = load_module(entry)
+    say(f"{entry.name}: hooks of {' '.join(entry_package(entry))}")
+    say(f"  {entry.value}; not called with --without_hooks {package_name(entry)}\n")
+    say("".join(f"  {line}\n" for line in (inspect.getdoc(module) or "").splitlines()))
+    found = [getattr(module, name) for name in dir(module) if name.startswith("bertlab_")]
+    known = [(each, inspect.getdoc(each) or "") for each in found if callable(each)]
+    rows = [[each.__name__, text.partition("\n")[0]] for each, text in known]
+    print_table("hooks", rows, ["hook", "what it does here"])
+    add = getattr(module, "bertlab_fit_arguments", None)
+    if add is None:
+        return
+    parser = LightningArgumentParser(exit_on_error=False)
+    add(parser)
+    if keys := _rows_of(parser, ""):
+        print_table("\nkeys of fit", keys, ["key", "default", "help"])
 
 
 def _said(value: object) -> str:

@@ -5,7 +5,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from bertlab.config.shipped import find_config, offered_names, shipped_configs
+from bertlab.plugins import index
 from tests.conftest import Command
+from tests.plugins.strange_packages import install
 
 ROWS = range(24)
 # kind: name of the user's file, its content
@@ -55,7 +58,40 @@ def test_every_kind_has_a_file_here_and_a_line_of_help(bertlab: Command) -> None
     assert code == 0
     for kind in (*FILES, "pretraining"):
         assert f"\n  {kind} " in output
-    assert output.count("\n  ") == len(FILES) + 4  # FILE and --for, too
+    assert output.count("\n  ") == len(FILES) + 5  # --list, FILE and --for, too
+    listed = bertlab("init", "--list")[1].splitlines()
+    assert [each.split()[0] for each in listed] == sorted([*FILES, "pretraining"])
+
+
+def test_configs_and_templates_of_a_package_have_names(
+    tmp_path: Path, bertlab: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "poems_of_a_stranger" / "configs"
+    (folder / "templates").mkdir(parents=True)
+    (folder.parent / "__init__.py").write_text("raise RuntimeError('it is not imported')")
+    (folder / "small.yaml").write_text("model: {objectives: [mlm]}\n")
+    text = "# Label verses.\nrun_dir: runs/finetune-my\ndata: {source: x}  # <<<\n"
+    (folder / "templates" / "verses.yaml").write_text(text)
+    groups = {"bertlab.configs": {"poems": "poems_of_a_stranger.configs"}}
+    install(tmp_path, "poems", groups, {})
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    index.forget_installed()
+    shipped_configs.cache_clear()
+    try:
+        assert find_config("poems/small") == folder / "small.yaml"
+        assert "poems/small" in offered_names()
+        assert "poems/templates/verses" not in offered_names()
+        assert "  poems/verses     Label verses" in bertlab("init", "--list")[1]
+        code, _, error = bertlab("init", "poems/verses", "mine.yaml")
+        assert code == 0, error
+        assert "runs/finetune-mine" in (tmp_path / "mine.yaml").read_text()
+        code, _, error = bertlab("fit", "poems/small", "--print_config")
+        assert code == 0, error
+        assert "did you mean 'poems/small'" in bertlab("fit", "poems/smal")[2]
+    finally:
+        index.forget_installed()
+        shipped_configs.cache_clear()
 
 
 @pytest.mark.parametrize("kind", FILES)

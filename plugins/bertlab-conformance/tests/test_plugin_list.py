@@ -70,6 +70,13 @@ def test_show_gives_arguments_with_defaults_and_help(strangers: Path, bertlab: C
     assert "│ rate │ 0.5 │ how often." in words
     assert "requires_pairs: True" in words
     assert "│ static_copies │ 10 │ number of masked copies" in words
+    code, printed, error = bertlab("plugins", "show", "pages", "bertlab-guard")
+    assert code == 0, error
+    words = " ".join(printed.split())
+    assert "not called with --without_hooks bertlab-pages" in words
+    assert "│ bertlab_run_ended │ Write ``run.html``. │" in words
+    assert "│ task_name │ None │ what run.html calls the task" in words
+    assert "│ check_every │" in words
 
 
 def test_check_says_what_is_broken_and_why(strangers: Path, bertlab: Command) -> None:
@@ -84,9 +91,9 @@ def test_check_says_what_is_broken_and_why(strangers: Path, bertlab: Command) ->
         "cannot be imported: ImportError: no rain coat"
     ) in printed
     assert "note   objective 'loud' of stranger 2.1 (loud_of_stranger:Good): prints when" in printed
-    assert "bertlab has an objective of that name, which is used" in printed
+    assert "ok     objective 'nsp' of stranger 2.1 (good_of_stranger:Good)" in lines
     assert "broken hooks 'rude' of stranger 2.1 (broken_of_stranger): ImportError" in printed
-    assert lines[-1].endswith("plugins, 3 broken")
+    assert lines[-1].endswith("plugins, 2 broken")
 
 
 def test_check_names_a_package_that_asks_for_another_bertlab(
@@ -94,7 +101,7 @@ def test_check_names_a_package_that_asks_for_another_bertlab(
 ) -> None:
     metadata = strangers / "stranger-2.1.dist-info" / "METADATA"
     text = metadata.read_text()
-    for asked, state in ((f"{OWN_PACKAGE}<1,>=0.1", "ok"), (f"{OWN_PACKAGE}<9,>=7.0", "broken")):
+    for asked, state in ((f"{OWN_PACKAGE}<1,>=0.1", "ok"), (f"{OWN_PACKAGE}<9,>=7.0", "note")):
         metadata.write_text(f"{text}Requires-Dist: {asked}\n")
         plugins.forget_installed()
         (line,) = [each for each in bertlab("plugins", "check")[1].splitlines() if "'good'" in each]

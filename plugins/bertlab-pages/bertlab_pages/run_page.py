@@ -7,7 +7,7 @@ is read from the run's directory, which may come from anywhere, also while the r
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from bertlab.extend import (
     STUDY_ENVIRONMENT,
     Results,
     explain_damage,
+    hook_results,
     is_share,
     read_bytes,
     read_curves,
@@ -28,6 +29,7 @@ from bertlab.extend import (
     write_text,
 )
 from bertlab_pages.head_section import head_section
+from bertlab_pages.hookspecs import ReportSection
 from bertlab_pages.line_charts import Line, line_chart
 from bertlab_pages.rate_range import rates_section
 from bertlab_pages.run_records import DIAGNOSIS, PAGE, SAMPLES, read_diagnosis, read_samples
@@ -70,7 +72,8 @@ def write_run_page(
         tables: about the data, with their titles.
     """
     if STUDY_ENVIRONMENT not in os.environ:
-        write_page(directory, results=results, tables=tables)
+        found = hook_results("bertlab_page_sections", run_dir=directory, results=results)
+        write_page(directory, None, results, tables, [each for part in found for each in part])
 
 
 def write_page(
@@ -78,9 +81,10 @@ def write_page(
     state: str | None = None,
     results: Results | None = None,
     tables: list[tuple[str, list[tuple[str, str]]]] | None = None,
+    sections: Sequence[ReportSection] = (),
 ) -> None:
     """Write ``run.html``; what is not given is read from the run's files."""
-    write_text(directory / PAGE, run_page(directory, state, results, tables))
+    write_text(directory / PAGE, run_page(directory, state, results, tables, sections))
 
 
 def run_page(
@@ -88,6 +92,7 @@ def run_page(
     state: str | None = None,
     results: Results | None = None,
     tables: list[tuple[str, list[tuple[str, str]]]] | None = None,
+    sections: Sequence[ReportSection] = (),
 ) -> str:
     """Return the page of a run.
 
@@ -96,6 +101,7 @@ def run_page(
         state: ``running``, ``not finished`` or ``stopped``; None of one that is whole.
         results: of the last step; if not given, those of ``results.json``, or in the logs.
         tables: about the data; if not given, those that the run has noted.
+        sections: what packages add.
 
     Raises:
         DamagedRecordError: a record of the run cannot be read.
@@ -126,6 +132,8 @@ def run_page(
             ],
             config=read_bytes(directory / CONFIG_FILE).decode(errors="replace"),
             facts=plain_grid(("", ""), _facts(manifest)),
+            sections=sections,
+            grid_of=lambda section: plain_grid(section.headings, section.rows),
         )
 
 

@@ -1,30 +1,14 @@
-"""The hook that adds to a study's report; read by every command, so that it imports little."""
+"""The hooks of studies; read by every command, so that it imports little."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertlab import hookspec
+from bertlab_pages.hookspecs import ReportSection, are_sections
 
 if TYPE_CHECKING:
     from bertlab_studies.study_scores import StudyScores
-
-
-@dataclass(frozen=True)
-class ReportSection:
-    """A section that a package adds to a study's report.
-
-    Attributes:
-        title: its heading.
-        text: paragraphs, plain text.
-        headings: of the columns of a table below; no table if empty.
-        rows: its cells, one for each column.
-    """
-
-    title: str
-    text: tuple[str, ...] = ()
-    headings: tuple[str, ...] = ()
-    rows: tuple[tuple[str, ...], ...] = ()
 
 
 @hookspec
@@ -35,12 +19,20 @@ def bertlab_report_sections(scores: "StudyScores") -> list[ReportSection]:  # ty
     """
 
 
-def _are_sections(found: Any) -> bool:  # noqa: ANN401  whatever a package returns
-    return isinstance(found, list | tuple) and all(
-        isinstance(each, ReportSection) for each in found
-    )
+@hookspec
+def bertlab_study_ended(
+    study_dir: Path, done: Sequence[str], failed: Mapping[str, str], files: Sequence[Path]
+) -> None:
+    """Take note of a study whose runs have ended, such as to announce it.
+
+    Called once by ``bertlab study run`` and ``bertlab ablate``, as the last, unless they were
+    stopped or runs are left. Whatever it raises is a warning.
+
+    ``done`` are the ids of its runs, ``failed`` those that failed, or that need one which did, and
+    why. ``files`` are those of the report, its page first; none if no run is done.
+    """
 
 
 RETURNS: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "bertlab_report_sections": ("a list of ReportSection", _are_sections)
+    "bertlab_report_sections": ("a list of ReportSection", are_sections)
 }

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from jsonargparse import ArgumentParser
 
 from bertlab import CommandError, nearest
-from bertlab.extend import parse_arguments, say
+from bertlab.extend import announce, parse_arguments, say
 from bertlab_studies.execute.contract import add_executor_options, option_names
 from bertlab_studies.execute.executor import StudyExecutor
 from bertlab_studies.settings import as_settings, parse_settings
@@ -185,8 +185,17 @@ def run(
         summary, runs_in = stopped.summary, stopped.study_dir
     for line in summary.lines(runs_in, go_on_with(study.study_dir, executor)):
         say(line)
-    if summary.done:
-        _print(study.report(accept_mixture=accept_mixture))
+    report = study.report(accept_mixture=accept_mixture) if summary.done else None
+    if report is not None:
+        _print(report)
+    if not summary.left and not summary.jobs:
+        announce(
+            "bertlab_study_ended",
+            study_dir=study.study_dir,
+            done=summary.done,
+            failed=summary.failed | summary.blocked,
+            files=() if report is None else report.files,
+        )
     return summary.exit_code
 
 

@@ -11,7 +11,7 @@ from jsonargparse import ArgumentParser, Namespace
 from torch import nn
 
 from bertlab.api import Column, Head, Objective, Task
-from bertlab.extend import GROUPS, Kind, broken_signature, listed
+from bertlab.extend import GROUPS, Kind, listed
 from bertlab_conformance.cases import Case, bases
 from bertlab_conformance.check import (
     ALL_KINDS,
@@ -22,6 +22,7 @@ from bertlab_conformance.check import (
     check,
 )
 from bertlab_conformance.comparisons import difference, not_json
+from bertlab_conformance.signatures import broken_signature
 from bertlab_conformance.task_cases import EncoderCase, TaskCase
 
 

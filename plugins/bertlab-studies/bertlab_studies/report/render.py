@@ -42,6 +42,8 @@ def write_report(report: Report, folder: Path) -> list[Path]:
     }
     files = {name: utf8(text) for name, text in texts.items()}
     files |= {f"{picture.name}.pdf": picture.pdf for picture in drawn}
+    of_sections = enumerate(report.sections, 1)
+    files |= {f"section_{number}.png": each.picture for number, each in of_sections if each.picture}
     for name, content in files.items():
         with explain_failed_write(f"{folder / name}: cannot be written"):
             make_folder(folder)
