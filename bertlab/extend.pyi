@@ -97,6 +97,7 @@ from bertlab.config.yaml_files import read_config as read_config
 from bertlab.config.yaml_files import split_arguments as split_arguments
 from bertlab.config.yaml_files import yaml_inline as yaml_inline
 from bertlab.data.corpus.corpus import Corpus as Corpus
+from bertlab.data.corpus.corpus import read_documents as read_documents
 from bertlab.data.corpus.corpus import read_raw_documents as read_raw_documents
 from bertlab.data.corpus.documents import Document as Document
 from bertlab.data.corpus.documents import texts_of_rows as texts_of_rows
@@ -294,6 +295,7 @@ from bertlab.tokenizer.files import check_ids as check_ids
 from bertlab.tokenizer.files import checked_vocabulary as checked_vocabulary
 from bertlab.tokenizer.files import prefixed as prefixed
 from bertlab.tokenizer.files import special_token as special_token
+from bertlab.tokenizer.files import tokenizer_from_json as tokenizer_from_json
 from bertlab.tokenizer.kinds import MAX_WORD_CHARACTERS as MAX_WORD_CHARACTERS
 from bertlab.tokenizer.kinds import train_tokenizer as train_tokenizer
 from bertlab.tokenizer.words import check_growth as check_growth

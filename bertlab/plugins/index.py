@@ -54,8 +54,8 @@ _BRINGS = {
     "bertlab-interop": (
         "command export, hook bertlab_export_files, hook bertlab_push, name export_model, "
         "name Exporter, name ExportReport, name ModelAddress, name padded_attention, "
-        "name padded_summary, exporter onnx, exporter sentence-transformers, "
-        "exporter transformers, reader tensorflow"
+        "name padded_summary, name extend_vocabulary, command extend-vocabulary, exporter onnx, "
+        "exporter sentence-transformers, exporter transformers, reader tensorflow"
     ),
     "bertlab-modern": (
         "encoder modern, tokenizer bpe, tokenizer unigram, optimizer lamb, optimizer lion, "
