@@ -80,13 +80,13 @@ _BRINGS = {
         "name Study, name StudyScores, name encoder_flops, name study, name model.OptimizerState"
     ),
     "bertlab-tasks": (
-        "head feature_tagging, head multi_label, head multiple_choice, head span, head tagging, "
-        "data_module several_heads, source hf, source python-english-rows, "
-        "name data.ListReader, name data.read_arrow, name data.read_saved, "
-        "output_format csv, output_format tsv, output_format parquet, format ax, format codah, "
-        "format cola, format conll, format mnli, format mnli_mismatched, format mrpc, format qnli, "
-        "format qqp, format rte, format sick, format sick_relatedness, format snli, format squad, "
-        "format sst2, format stsb, format swag, format wnli"
+        "head feature_tagging, head long_text, head multi_label, head multiple_choice, head span, "
+        "head tagging, data_module several_heads, source hf, source python-english-rows, "
+        "name data.ListReader, name data.read_arrow, name data.read_saved, output_format csv, "
+        "output_format tsv, output_format parquet, format ax, format codah, format cola, "
+        "format conll, format mnli, format mnli_mismatched, format mrpc, format qnli, format qqp, "
+        "format rte, format sick, format sick_relatedness, format snli, format squad, format sst2, "
+        "format stsb, format swag, format wnli"
     ),
 }
 # what files of a reader end in, by which its package is missed
