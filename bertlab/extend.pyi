@@ -191,6 +191,7 @@ from bertlab.encoders.layers import choose_preset as choose_preset
 from bertlab.encoders.layers import given_or as given_or
 from bertlab.encoders.layers import rows_read as rows_read
 from bertlab.encoders.layers import states_at_rows as states_at_rows
+from bertlab.encoders.layers import summary_token as summary_token
 from bertlab.errors import DamagedCheckpointError as DamagedCheckpointError
 from bertlab.errors import EmptyTextError as EmptyTextError
 from bertlab.errors import NumericalError as NumericalError

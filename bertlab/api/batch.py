@@ -130,7 +130,7 @@ class PackedBatch:
         position_ids: ``(T,)`` int64.
         cu_seqlens: ``(B + 1,)`` int32 cumulative lengths, starts with 0.
         max_seqlen: length of the longest sequence.
-        fields: the tasks' own tensors by name.
+        fields: the tasks' own tensors by name; ``causal`` ``(B,)`` is for the encoder.
         counts: number of predictions of each task in this batch.
         window_counts: the same over all batches of this process that one optimiser step
             accumulates, so that accumulation weighs by predicted tokens.
@@ -155,6 +155,11 @@ class PackedBatch:
     def __len__(self) -> int:
         """Number of sequences B."""
         return len(self.cu_seqlens) - 1
+
+    @property
+    def causal(self) -> Tensor | None:
+        """``(B,)`` bool, True of sequences to read left to right: the field ``causal``, if any."""
+        return self.fields.get("causal")
 
     def token_labels(self, objective: str) -> TokenLabels[Tensor]:
         """Return what an objective predicts here, by its config name; errors as ``read``."""

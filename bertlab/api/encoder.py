@@ -25,6 +25,8 @@ class Encoder(nn.Module, ABC):
         max_position_embeddings: longest sequence that it can read, in tokens.
         causal: True if a position sees only itself and what is to its left; the output's
             ``summary`` is then :func:`bertlab.last_token`.
+        reads_directions: ``batch.causal`` says of each sequence, in place of ``causal``, how it is
+            read and which token sums it up.
         hidden_dropout_prob: dropout that heads use as well (paper app. A.2: 0.1 on all layers).
         layer_norm_eps: epsilon of its LayerNorms; heads use the same.
         initializer_range: standard deviation of new weights (BERT: 0.02); heads use the same.
@@ -50,6 +52,7 @@ class Encoder(nn.Module, ABC):
     num_hidden_layers: int
     max_position_embeddings: int
     causal: bool
+    reads_directions: bool = False
     hidden_dropout_prob: float
     layer_norm_eps: float
     initializer_range: float

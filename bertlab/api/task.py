@@ -127,7 +127,11 @@ class Task(nn.Module, ABC):
             batches or devices, would have another loss and is refused.
         decays: which of its parameters decay, by name or by that of a module: ``{"gate": False}``.
             Of others biases, norms and all of one dimension do not.
+        requires_encoder: what attributes of the encoder have to be, ``{"reads_directions": True}``;
+            any that an encoder may have. Another encoder is refused before data is read.
     """
+
+    requires_encoder: ClassVar[Mapping[str, object]] = MappingProxyType({})
 
     decays: Mapping[str, bool] = MappingProxyType({})
 
@@ -194,7 +198,8 @@ class Objective(Task):
             objective of a run may. It is prepared after all others.
         rearranges_input: :meth:`prepare` moves the text of a sequence (sentence order); it is then
             called before those of all others. One objective of a run may.
-        requires_causal: True needs a left-to-right encoder, False a bidirectional one.
+        requires_causal: ``requires_encoder`` of ``causal``: True needs a left-to-right encoder,
+            False a bidirectional one.
         requires_steps: the key of a setting that changes with ``sequences.progress`` up to the end
             of the run, which a number of steps has to give; None if there is none. Set it in
             ``__init__``.

@@ -167,7 +167,7 @@ def packed_attention(
         batch: gives the borders of the B sequences.
         num_heads: A; H / A is the size of a head.
         dropout: probability of dropping an attention weight; 0 in evaluation.
-        causal: mask what is to the right.
+        causal: mask what is to the right; ``batch.causal`` says it of each sequence.
         rows: ``(N,)`` int64 positions of the query tokens, ascending; None: all.
 
     Returns:
@@ -179,7 +179,7 @@ def packed_attention(
         return padded
     attended = None
     # launched one by one, kernels of packages take longer than FlashAttention's
-    if torch.compiler.is_compiling() and not causal:
+    if torch.compiler.is_compiling() and not causal and batch.causal is None:
         for kernel in _kernels:
             attended = kernel(qkv, batch, num_heads, dropout) if attended is None else attended
     if attended is None:
@@ -203,19 +203,32 @@ def _has_flash(dtype: torch.dtype) -> bool:
 
 
 def flash_attention(
-    qkv: Tensor, batch: PackedBatch, num_heads: int, dropout: float, causal: bool, **sides: int
+    qkv: Tensor,
+    batch: PackedBatch,
+    num_heads: int,
+    dropout: float,
+    causal: bool,
+    window: int | None = None,
 ) -> Tensor:
-    """As :func:`packed_attention`, by the flash kernel.
-
-    ``sides`` may be ``window_size_left`` and ``window_size_right``: most tokens that a token sees.
-    """
+    """As :func:`packed_attention`, by the flash kernel; ``window``: most tokens on either side."""
     query, key, value = qkv.view(len(qkv), 3, num_heads, -1).unbind(1)  # (T, A, H / A) each
     borders, longest = batch.cu_seqlens, batch.max_seqlen
-    # torch.nn.attention.varlen_attn calls the same, but says dropout_p=0
-    attended: Tensor = torch.ops.aten._flash_attention_forward(
-        query, key, value, borders, borders, longest, longest, dropout, causal, False, **sides
-    )[0]
-    return attended.reshape(len(qkv), -1)
+
+    def attended(causal: bool) -> Tensor:
+        sides = {}
+        if window is not None:
+            sides = {"window_size_left": window, "window_size_right": 0 if causal else window}
+        # torch.nn.attention.varlen_attn calls the same, but says dropout_p=0
+        found: Tensor = torch.ops.aten._flash_attention_forward(
+            query, key, value, borders, borders, longest, longest, dropout, causal, False, **sides
+        )[0]
+        return found.reshape(len(qkv), -1)
+
+    if batch.causal is None:
+        return attended(causal)
+    # both ways for all tokens: to sort sequences by direction would wait for the GPU
+    is_causal = torch.repeat_interleave(batch.causal, batch.lengths, output_size=len(qkv))
+    return torch.where(is_causal[:, None], attended(True), attended(False))
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]  # kernels of varying shape, as they are
@@ -250,6 +263,11 @@ def attention_by_padding(
     if near is not None:
         seen = near(looking)
         mask = seen if mask is None else mask & seen
+    if batch.causal is not None:
+        keys = torch.arange(longest, device=qkv.device)
+        queries = keys[None] if looking is None else looking  # (1, S) or (B, M)
+        seen = (keys <= queries[:, :, None]) | ~batch.causal[:, None, None]  # (B, M, S)
+        mask, causal = seen[:, None] if mask is None else mask & seen[:, None], False
     attended = attend(query, key, value, mask, dropout, causal)
     if places is not None:
         # (B, A, M, d) -> (B * M, A * d) -> (N, H)

@@ -5,6 +5,7 @@ The paper's encoder (Devlin et al. 2018, sec. 3): a post-LN Transformer over pac
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -14,8 +15,6 @@ from torch.nn import functional as F
 from bertlab.api.batch import (
     EncoderOutput,
     PackedBatch,
-    first_token,
-    last_token,
     pad_to_multiple_of,
 )
 from bertlab.api.encoder import Encoder
@@ -31,6 +30,7 @@ from bertlab.encoders.layers import (
     packed_lstm,
     rows_read,
     states_at_rows,
+    summary_token,
 )
 from bertlab.errors import ConfigError, check_at_least
 
@@ -243,6 +243,7 @@ class BertEncoder(Encoder):
         self.layer_norm_eps = layer_norm_eps
         self.initializer_range = initializer_range
         self.causal = causal and not bilstm_layers
+        self.reads_directions = not bilstm_layers
         self.bilstm_layers = bilstm_layers
         self.position_embedding_type = position_embedding
         self.pad_token_id = pad_token_id
@@ -272,9 +273,9 @@ class BertEncoder(Encoder):
         )
         self.pooler = nn.Linear(width, width)
         initialize(self, initializer_range)
-        self._summary = last_token if causal else first_token
+        one_token = partial(summary_token, causal=causal)
+        self._summary = final_states if bilstm_layers else one_token
         if bilstm_layers:
-            self._summary = final_states
             # not N(0, 0.02): torch's range goes with the width, and no residual bypasses the gates
             self.bilstm = nn.LSTM(
                 width,

@@ -176,6 +176,14 @@ def packed_lstm(lstm: nn.LSTM, values: Tensor, lengths: Tensor) -> Tensor:
     return torch.empty_like(outputs).index_copy(0, order, outputs)
 
 
+def summary_token(tokens: Tensor, batch: PackedBatch, causal: bool) -> Tensor:
+    """Return the ``(B, H)`` states of what has seen its sequence: the last token if causal."""
+    if batch.causal is None:
+        return last_token(tokens, batch) if causal else first_token(tokens, batch)
+    starts, ends = batch.cu_seqlens[:-1], batch.cu_seqlens[1:]
+    return tokens[torch.where(batch.causal, ends - 1, starts).long()]
+
+
 def final_states(tokens: Tensor, batch: PackedBatch) -> Tensor:
     """Return ``(B, D)``: what either direction gives once it has read the whole sequence.
 

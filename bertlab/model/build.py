@@ -1,11 +1,12 @@
 """Builds encoder, tasks and metrics from a config, checks that they go together, compiles them."""
 
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
+import torch
 import torch._dynamo
 from torch import nn
 from torchmetrics import Metric
@@ -17,6 +18,8 @@ from bertlab.data.module import naming_head
 from bertlab.errors import ConfigError, PluginError
 from bertlab.objectives.cross_entropy import SummedCrossEntropy
 from bertlab.plugins.index import load_class
+
+_VOCABULARY = 30_522  # BERT's, where another is not known yet
 
 
 def check_tasks(tasks: Mapping[str, Task], encoder: Encoder) -> None:
@@ -39,14 +42,27 @@ def check_tasks(tasks: Mapping[str, Task], encoder: Encoder) -> None:
             raise ConfigError(
                 f"model.objectives: {' and '.join(writers)} both {words}; keep one of them"
             )
-    for name, objective in objectives.items():
-        needed = objective.requires_causal
-        if needed is not None and needed != encoder.causal:
-            direction = "left-to-right" if needed else "bidirectional"
-            raise ConfigError(
-                f"model.objectives.{name} needs a {direction} encoder, but model.encoder.causal is "
-                f"{str(encoder.causal).lower()}" + (" (or undone by bilstm_layers)" * needed)
-            )
+    for name, task in tasks.items():
+        direction = getattr(task, "requires_causal", None)
+        needs = {} if direction is None else {"causal": direction}
+        for key, wanted in {**needs, **task.requires_encoder}.items():
+            found = getattr(encoder, key, None)
+            if found != wanted:
+                where = f"model.objectives.{name}" if name in objectives else f"the head {name}"
+                kind = f"n encoder whose {key} is {wanted}"
+                if key == "causal":
+                    kind = f" {'left-to-right' if wanted else 'bidirectional'} encoder"
+                raise ConfigError(
+                    f"{where} needs a{kind}, but model.encoder.{key} is {str(found).lower()} with "
+                    "these settings"
+                )
+
+
+def check_encoder(tasks: Mapping[str, Task], section: Mapping[str, Any]) -> None:
+    """As :func:`check_tasks`, for the encoder of a config and before its vocabulary is known."""
+    # what cannot be made without memory for its weights is checked once it is made with them
+    with suppress(NotImplementedError, RuntimeError), torch.device("meta"):
+        check_tasks(tasks, build_encoder(section, _VOCABULARY))
 
 
 def _check_required(objectives: Mapping[str, Objective]) -> None:

@@ -41,11 +41,10 @@ from bertlab.data.module import TaskData
 from bertlab.data.run_length import asked_steps, training_size
 from bertlab.errors import CommandError, TrainerError, check_at_least, print_table, say, warn
 from bertlab.files import write_json
-from bertlab.model.build import adapt, build_tasks, compile_layers, compile_losses
+from bertlab.model.build import adapt, build_tasks, check_encoder, compile_layers, compile_losses
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer import check_end
 from bertlab.objectives.changing import in_words
-from bertlab.objectives.language_model import TokenPrediction
 from bertlab.plugins.hooks import first_result, hook_results, run_ended
 from bertlab.plugins.index import where_to_get
 from bertlab.training.best_checkpoint import (
@@ -172,6 +171,7 @@ class BertlabCLI(LightningCLI):
         arguments = {**config.plain["data"], "seed": config.seeds.order, **masks}
         self.datamodule = data_class(self.request)(**arguments)
         tasks = build_tasks(config.plain["model"])
+        check_encoder(tasks, config.plain["model"]["encoder"])
         self.added = added_callbacks(self.directory, config.values) if self.fits else []
         self.trainer = self.instantiate_trainer()  # checks its settings before the data is read
         if self.goes_on is not None:
@@ -384,8 +384,9 @@ class BertlabCLI(LightningCLI):
         """Print predictions as JSON lines, or write them to a file, while they are made."""
         check_at_least("--top_k", top_k, 1)
         if top_k is not None:
-            for task in self.model.named_tasks().values():
-                if isinstance(task, TokenPrediction):
+            tasks: dict[str, Any] = dict(self.model.named_tasks())
+            for task in tasks.values():
+                if hasattr(task, "top_k"):
                     task.top_k = top_k
         read_from, mask = self.config.data.get("input"), self.tokenizer.special.mask
         sink = open_sink(output, form, self.model.head, top_k, read_from, mask)

@@ -30,7 +30,7 @@ from bertlab.config.parser import LoggerChoice
 from bertlab.config.run_config import RunConfig
 from bertlab.data.module import TaskData
 from bertlab.errors import TrainerError, missing_package, nearest, show_logs_visibly
-from bertlab.model.build import build_encoder, build_metrics, check_lengths, check_tasks
+from bertlab.model.build import build_encoder, build_metrics, check_lengths
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import read_optimizer
 from bertlab.plugins.hooks import first_result
@@ -369,7 +369,6 @@ def build_module(
     rows = tokenizer.vocab_size if start is None else start.vocab_size
     encoder = build_encoder(model["encoder"], rows)
     check_lengths(data.max_seq_length, encoder)
-    check_tasks(tasks, encoder)
     optimizer = read_optimizer(model["optimizer"])
     _prepare(config, data)
     if config.command == "fit":  # which learns the labels from its data

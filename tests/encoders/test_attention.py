@@ -7,7 +7,13 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from bertlab.api.batch import pack
-from bertlab.encoders.attention import attention_by_padding, flash_attention, from_heads, to_heads
+from bertlab.encoders.attention import (
+    attention_by_padding,
+    flash_attention,
+    from_heads,
+    packed_attention,
+    to_heads,
+)
 
 LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=5)
 
@@ -63,8 +69,7 @@ def test_the_flash_kernel_is_called_as_its_schema_has_it(
 
     monkeypatch.setattr(torch.ops.aten, "_flash_attention_forward", reference)
     qkv = torch.randn(11, 3 * 16)
-    sides = {} if window is None else {"window_size_left": window, "window_size_right": 0}
-    found = flash_attention(qkv, batch, 2, dropout, causal, **sides)
+    found = flash_attention(qkv, batch, 2, dropout, causal, window)
     assert torch.equal(found, attention_by_padding(qkv, batch, 2, 0.0, causal))
     assert given["cum_seq_q"] is given["cum_seq_k"] is batch.cu_seqlens
     assert given["max_q"] == given["max_k"] == 7
@@ -72,7 +77,46 @@ def test_the_flash_kernel_is_called_as_its_schema_has_it(
     assert given["is_causal"] == causal
     assert given["return_debug_mask"] is False
     assert given.get("window_size_left") == window
-    assert given.get("window_size_right") == (None if window is None else 0)
+    right = 0 if causal else window
+    assert given.get("window_size_right") == (None if window is None else right)
+
+
+@pytest.mark.parametrize("lengths", [[3, 7, 1, 5], [4, 4, 4, 4]])
+@pytest.mark.parametrize("way", ["flash", "padding", "rows"])
+def test_each_sequence_is_read_in_its_own_direction(
+    monkeypatch: pytest.MonkeyPatch, lengths: list[int], way: str
+) -> None:
+    """Values and gradients are those of each sequence alone, causal or not."""
+
+    def kernel(*given: object, **_: int) -> list[Tensor]:
+        query, key, value, causal = (given[place] for place in (0, 1, 2, 8))
+        assert isinstance(query, Tensor)
+        qkv = torch.stack([query, key, value], 1).flatten(1)  # type: ignore[list-item]
+        plain = pack([[1] * length for length in lengths])
+        return [attention_by_padding(qkv, plain, 2, 0.0, bool(causal)).view(query.shape)]
+
+    monkeypatch.setattr(torch.ops.aten, "_flash_attention_forward", kernel)
+    torch.manual_seed(0)
+    causal = torch.tensor([True, False, True, False])
+    batch = pack([[1] * length for length in lengths])
+    batch.fields["causal"] = causal
+    qkv = torch.randn(16, 3 * 16, requires_grad=True)
+    alone = [
+        attention_by_padding(part, pack([[1] * len(part)]), 2, 0.0, bool(left))
+        for part, left in zip(qkv.split(lengths), causal, strict=True)
+    ]
+    expected, rows = torch.cat(alone), torch.tensor([0, 4, 12])
+    if way == "flash":
+        found = flash_attention(qkv, batch, 2, 0.0, causal=False)
+    elif way == "padding":
+        found = packed_attention(qkv, batch, 2, 0.0, causal=True)
+    else:
+        found = packed_attention(qkv, batch, 2, 0.0, causal=True, rows=rows)
+        expected = expected[rows]
+    weights = torch.randn_like(expected)
+    assert torch.allclose(found, expected, atol=1e-6)
+    one, other = (gradient((each * weights).sum(), qkv) for each in (found, expected))
+    assert torch.allclose(one, other, atol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -414,3 +414,13 @@ class ComparesNothing(Broken):
 
     expects = ("compares_sequences_is_true", "but compares_sequences is True")
     compares_sequences = True
+
+
+class AsksNobody(Broken):
+    """Writes directions that most encoders do not read."""
+
+    expects = ("directions_are_asked_for", "which most encoders do not read")
+
+    def prepare(self, sequences: PackedSequences, rng: CounterRNG, training: bool) -> int:
+        sequences.fields["causal"] = sequences.indices % 2 == 0
+        return super().prepare(sequences, rng, training)

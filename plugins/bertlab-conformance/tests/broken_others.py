@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
@@ -200,6 +201,18 @@ class BlindSummary(GoodEncoder):
     def forward(self, batch: PackedBatch, all_layers: bool = False) -> EncoderOutput:
         output = super().forward(batch, all_layers)
         return EncoderOutput(output.tokens, batch, self.pooler, output.all_layers)
+
+
+class OneDirection(GoodEncoder):
+    """Reads all sequences of a batch as it reads the first."""
+
+    expects: Expects = ("directions_are_read", "tokens of two directions")
+    reads_directions = True
+
+    def attend(self, hidden: Tensor, batch: PackedBatch) -> Tensor:
+        causal = self.causal if batch.causal is None else bool(batch.causal[0])
+        plain = replace(batch, fields={})
+        return packed_attention(self.qkv(hidden), plain, 1, 0.0, causal)
 
 
 class NoOrder(GoodEncoder):

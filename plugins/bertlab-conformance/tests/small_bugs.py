@@ -477,6 +477,34 @@ class SlowEncoding(GoodHead):
         return super().encode(row, tokenizer, max_seq_length)
 
 
+class CountsDirections(Broken):
+    """Writes numbers in place of directions."""
+
+    expects: Expects = ("directions_are_asked_for", "int64")
+    requires_encoder: ClassVar[dict[str, Any]] = {"reads_directions": True}
+
+    def prepare(self, sequences: PackedSequences, rng: CounterRNG, training: bool) -> int:
+        sequences.fields["causal"] = sequences.indices % 2
+        return super().prepare(sequences, rng, training)
+
+
+class ForgetsDirections(GoodEncoder):
+    """Says that it reads directions, and does not."""
+
+    expects: Expects = ("directions_are_read", "where batch.causal is True, words to the right")
+    reads_directions = True
+
+    def attend(self, hidden: Tensor, batch: PackedBatch) -> Tensor:
+        return super().attend(hidden, replace(batch, fields={}))
+
+
+class SumsUpTheFirst(GoodEncoder):
+    """Sums up by the first token what is read from the left."""
+
+    expects: Expects = ("directions_are_read", "the last words do not change cls")
+    reads_directions = True
+
+
 class VocabularyLast(GoodEncoder):
     """Takes the vocabulary's size as an option.
 

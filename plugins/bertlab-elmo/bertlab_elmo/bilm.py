@@ -1,13 +1,13 @@
 """Language models in both directions at once (Peters et al. 2018, sec. 3.1)."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from bertlab import (
-    ConfigError,
     EncoderOutput,
     PackedBatch,
     PackedSequences,
@@ -17,7 +17,6 @@ from bertlab import (
     classification_loss,
     initialize,
 )
-from bertlab_elmo.encoder import ElmoEncoder
 
 if TYPE_CHECKING:
     from bertlab import CounterRNG
@@ -33,20 +32,11 @@ class BidirectionalLM(TokenPrediction):
     """
 
     name = "bilm"
+    requires_encoder: ClassVar[Mapping[str, object]] = {"keeps_directions_apart": True}  # as elmo
 
     def build(self, context: TaskContext) -> None:
-        """Create the head, which reads the states of one direction.
-
-        Raises:
-            ConfigError: if the encoder does not keep its two directions apart.
-        """
+        """Create the head, which reads the states of one direction."""
         encoder = context.encoder
-        if not isinstance(encoder, ElmoEncoder):
-            raise ConfigError(
-                "model.objectives.bilm needs an encoder that reads the text from either end apart, "
-                f"but model.encoder is a {type(encoder).__name__}; set model.encoder.name: elmo, "
-                "or choose clm for a left-to-right and mlm for a bidirectional encoder"
-            )
         super().build(context)
         self.dense = nn.Linear(encoder.hidden_size // 2, encoder.hidden_size)  # from one direction
         initialize(self, encoder.initializer_range)

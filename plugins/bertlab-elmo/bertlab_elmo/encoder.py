@@ -47,6 +47,8 @@ class ElmoEncoder(Encoder):
         ConfigError: if a size is out of range, or ``hidden_size`` is odd.
     """
 
+    keeps_directions_apart = True  # what bilm requires
+
     def __init__(
         self,
         vocab_size: int,

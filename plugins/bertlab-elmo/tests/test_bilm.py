@@ -15,6 +15,7 @@ from bertlab import (
     TaskContext,
     WordPieceTokenizer,
 )
+from bertlab.extend import check_tasks
 from bertlab.testing import conformance
 from bertlab_elmo.bilm import BidirectionalLM, neighbors
 from bertlab_elmo.encoder import ElmoEncoder
@@ -162,8 +163,9 @@ def test_the_softmax_is_shared_by_both_directions_and_with_the_token_embedding()
 
 def test_an_encoder_that_mixes_the_directions_is_refused() -> None:
     bert = BertEncoder(TOKENIZER.vocab_size, "tiny")
-    with pytest.raises(ConfigError, match=r"is a BertEncoder; set model.encoder.name: elmo"):
-        BidirectionalLM().build(TaskContext(bert, TOKENIZER))
+    with pytest.raises(ConfigError, match=r"bilm needs an encoder whose keeps_directions_apart"):
+        check_tasks({"bilm": BidirectionalLM()}, bert)
+    check_tasks({"bilm": BidirectionalLM()}, small_elmo(TOKENIZER.vocab_size))
 
 
 def test_it_learns_a_text_whose_order_is_certain() -> None:

@@ -93,6 +93,8 @@ class Filling:
             filler=sequences,
         )
         made: dict[str, Tensor] = {}
+        if batch.causal is not None:
+            made["causal"] = F.pad(batch.causal, (0, sequences))
         for task in self.tasks.values():
             fill = fill_of(task)
             own = None if fill is None else fill(filled, between // 2)

@@ -5,13 +5,14 @@ sub-layers, gated feed-forward, no biases, and global attention in every third l
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from bertlab import check_at_least
-from bertlab.api import ConfigError, Encoder, EncoderOutput, PackedBatch, first_token, last_token
+from bertlab.api import ConfigError, Encoder, EncoderOutput, PackedBatch
 from bertlab.extend import (
     Dropout,
     check_sizes,
@@ -21,6 +22,7 @@ from bertlab.extend import (
     pad_to_multiple_of,
     rows_read,
     states_at_rows,
+    summary_token,
 )
 from bertlab_modern.modern_form import ModernBertForm
 from bertlab_modern.modern_layer import (
@@ -122,6 +124,7 @@ class ModernEncoder(Encoder):
     """
 
     huggingface = (ModernBertForm(),)
+    reads_directions = True
 
     def __init__(
         self,
@@ -207,7 +210,7 @@ class ModernEncoder(Encoder):
         self.final_norm = new_norm(self.options) if is_pre else nn.Identity()
         self.pooler = PredictionHead(width, layer_norm_eps)
         initialize_modern(self, initializer_range, initialization == "scaled")
-        self._summary = last_token if causal else first_token
+        self._summary = partial(summary_token, causal=causal)
 
     def forward(self, batch: PackedBatch, all_layers: bool = False) -> EncoderOutput:
         """Encode T packed tokens into ``(T, H)`` hidden states."""

@@ -41,11 +41,7 @@ def windowed_attention(
     if batch.max_seqlen <= window + 1:
         return packed_attention(qkv, batch, num_heads, dropout, causal, rows)
     if takes_flash(qkv, batch, num_heads):
-        right = 0 if causal else window
-        attended = flash_attention(
-            qkv, batch, num_heads, dropout, causal,
-            window_size_left=window, window_size_right=right,
-        )  # fmt: skip
+        attended = flash_attention(qkv, batch, num_heads, dropout, causal, window)
         return attended if rows is None else attended.index_select(0, rows)
     padded: Tensor = _by_blocks_or_padding(qkv, batch, num_heads, dropout, causal, rows, window)
     return padded
@@ -100,7 +96,8 @@ def blocks_of(batch: PackedBatch, size: int) -> Blocks:
     number = torch.arange(len(sequence), device=counts.device) - before[sequence]
     starts = batch.cu_seqlens[:-1].long()[sequence] + number * size
     borders = torch.cat([starts, batch.cu_seqlens[-1:].long()]).int()
-    cut = replace(batch, cu_seqlens=borders, max_seqlen=size)
+    fields = {} if batch.causal is None else {"causal": batch.causal[sequence]}
+    cut = replace(batch, cu_seqlens=borders, max_seqlen=size, fields=fields)
     return Blocks(cut, number > 0, number + 1 < counts[sequence])
 
 
@@ -135,7 +132,11 @@ def _block_attention(
     seen = torch.cat(there, 1)[:, None, :]  # (N, 1, 3b)
     places = torch.arange(3 * size, device=qkv.device)
     distance = places[:size, None] + size - places  # (b, 3b), above 0 to the left
-    near = (distance <= window) & (distance >= (0 if causal else -window))
+    near = (distance.abs() <= window)[None]
+    if batch.causal is not None:
+        near = near & ((distance >= 0) | ~batch.causal[:, None, None])  # (N, b, 3b)
+    elif causal:
+        near = near & (distance >= 0)
     mask = seen & (near | ~token[:, :, None])  # as in _near: padding sees what there is
     attended = attend(query, key, value, mask[:, None], dropout, causal=False)
     return from_heads(attended, batch, len(qkv))

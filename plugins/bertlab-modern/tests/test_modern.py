@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from transformers import ModernBertConfig, ModernBertModel
 
-from bertlab.api.batch import PackedBatch
+from bertlab.api.batch import PackedBatch, pack
 from bertlab.encoders.attention import packed_attention
 from bertlab.encoders.layers import rows_read
 from bertlab.errors import ConfigError
@@ -128,10 +128,11 @@ def attention_by_loop(
     qkv: Tensor, batch: PackedBatch, heads: int, window: int, causal: bool
 ) -> Tensor:
     rows = []
-    for sequence in qkv.split(batch.lengths.tolist()):
+    for number, sequence in enumerate(qkv.split(batch.lengths.tolist())):
+        is_causal = causal if batch.causal is None else bool(batch.causal[number])
         query, key, value = sequence.view(len(sequence), 3, heads, -1).unbind(1)
         for place in range(len(sequence)):
-            last = place if causal else place + window
+            last = place if is_causal else place + window
             near = slice(max(place - window, 0), last + 1)
             scores = (query[place] * key[near]).sum(-1) * query.shape[-1] ** -0.5  # (keys, A)
             rows.append((scores.softmax(0)[:, :, None] * value[near]).sum(0).flatten())
@@ -142,23 +143,25 @@ def attention_by_loop(
 @given(
     lengths=st.lists(st.integers(1, 130), min_size=1, max_size=4),
     window=st.integers(0, 40),
-    causal=st.booleans(),
+    causal=st.sampled_from([False, True, None]),
     fill=st.sampled_from([0, 3]),
     share=st.sampled_from([None, 0.1, 0.9]),
 )
 def test_a_window_is_that_of_a_loop(
-    lengths: list[int], window: int, causal: bool, fill: int, share: float | None
+    lengths: list[int], window: int, causal: bool | None, fill: int, share: float | None
 ) -> None:
     batch = random_batch(lengths)
+    if causal is None:  # each sequence has a direction of its own
+        batch.fields["causal"] = torch.tensor([number % 2 == 0 for number in range(len(lengths))])
     tokens = sum(lengths)
     torch.manual_seed(tokens)
     qkv = torch.randn(tokens + fill, 3 * 8, requires_grad=True)
     rows = None if share is None else (torch.rand(tokens) < share).nonzero()[:, 0]
     if rows is not None and not len(rows):
         rows = torch.tensor([tokens - 1])
-    found = windowed_attention(qkv, batch, 2, 0.0, causal, rows, window)
+    found = windowed_attention(qkv, batch, 2, 0.0, bool(causal), rows, window)
     found = found[:tokens] if rows is None else found
-    expected = attention_by_loop(qkv[:tokens], batch, 2, window, causal)
+    expected = attention_by_loop(qkv[:tokens], batch, 2, window, bool(causal))
     expected = expected if rows is None else expected[rows]
     assert torch.allclose(found, expected, atol=1e-5)
     gradients = [torch.autograd.grad(each.sin().sum(), qkv)[0] for each in (found, expected)]
@@ -195,6 +198,29 @@ def test_defaults_are_modernberts_sizes_and_berts_number_of_weights() -> None:
     assert base.max_position_embeddings == 8192
     weights = [sum(p.numel() for p in each.layers.parameters()) for each in (tiny, plain)]
     assert abs(weights[0] / weights[1] - 1) < 0.05
+
+
+def test_each_sequence_is_read_in_its_own_direction() -> None:
+    torch.manual_seed(0)
+    both = ModernEncoder(**SMALL, local_window=8).eval()
+    left = ModernEncoder(**SMALL, local_window=8, causal=True).eval()
+    left.load_state_dict(both.state_dict())
+    lengths = [40, 3, 22, 1, 17]
+    batch = random_batch(lengths)
+    batch.fields["causal"] = torch.tensor([True, False, False, True, True])
+    expected = []
+    for name in ("tokens", "pooled"):
+        parts = [
+            getattr((left if causal else both)(pack([ids.tolist()])), name)
+            for ids, causal in zip(
+                batch.input_ids.split(lengths), batch.fields["causal"], strict=True
+            )
+        ]
+        expected.append(torch.cat(parts))
+    for encoder in (both, left):
+        output = encoder(batch)
+        for found, wanted in zip((output.tokens, output.pooled), expected, strict=True):
+            torch.testing.assert_close(found, wanted, atol=2e-5, rtol=1e-4)
 
 
 ABLATIONS = [

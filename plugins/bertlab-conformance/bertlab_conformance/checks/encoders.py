@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from bertlab.api import EncoderOutput, PackedBatch, pack
 from bertlab_conformance.cases import SEED
-from bertlab_conformance.check import ConformanceFailure, check
+from bertlab_conformance.check import ConformanceFailure, NotApplicable, check
 from bertlab_conformance.checks.building import USABLE
 from bertlab_conformance.checks.losses import without_gradient
 from bertlab_conformance.comparisons import (
@@ -279,6 +279,37 @@ def causal_is_true(case: EncoderCase) -> None:
         )
 
 
+@check("encoder", after=("states_do_not_leak",))
+def directions_are_read(case: EncoderCase) -> None:
+    """With ``reads_directions``, ``batch.causal`` says of each sequence what its states see."""
+    encoder = case.encoder()
+    if not encoder.reads_directions:
+        raise NotApplicable("reads_directions is False")
+    batch = case.batch([12, 7, 12, 12])
+    causal = torch.tensor([True, False, False, True])
+    batch.fields["causal"] = causal
+    output = encoder(batch)
+    # caught: one direction for all of a batch, or the encoder's own
+    alone = [encoder(each) for each in _each(batch)]
+    _same("tokens of two directions", output.tokens, torch.cat([each.tokens for each in alone]))
+    for number, part in enumerate(_each(batch)):
+        before = encoder(part)
+        for name, place in (("first", slice(0, 2)), ("last", slice(-2, None))):
+            if tensor_difference(before.cls, encoder(_changed(part, place)).cls) < SAME_STATE:
+                raise ConformanceFailure(
+                    f"where causal is {bool(causal[number])}, the {name} words do not change cls",
+                    "let summary go by batch.causal, as bertlab.extend's summary_token does",
+                )
+        right = encoder(_changed(part, slice(4, None))).tokens[:4]
+        if (tensor_difference(before.tokens[:4], right) > SAME_STATE) == bool(causal[number]):
+            raise ConformanceFailure(
+                f"where batch.causal is {bool(causal[number])}, words to the right change "
+                f"{'a' if causal[number] else 'no'} state",
+                "go by batch.causal in every layer, as packed_attention does, or set "
+                "reads_directions to False",
+            )
+
+
 @check("encoder", after=("evaluation_repeats",))
 def words_matter(case: EncoderCase) -> None:
     """Another word changes the state of its own position, and its order the states of the text."""
@@ -328,7 +359,10 @@ def order_does_not_matter(case: EncoderCase) -> None:
 
 
 def _each(batch: PackedBatch) -> list[PackedBatch]:
-    return [pack([ids.tolist()]) for ids in torch.split(batch.input_ids, batch.lengths.tolist())]
+    parts = [pack([ids.tolist()]) for ids in torch.split(batch.input_ids, batch.lengths.tolist())]
+    for number, part in enumerate(parts if batch.causal is not None else ()):
+        part.fields["causal"] = batch.fields["causal"][number : number + 1]
+    return parts
 
 
 def _changed(batch: PackedBatch, place: slice) -> PackedBatch:

@@ -54,6 +54,25 @@ def prepare_writes_arrays(case: ObjectiveCase) -> None:
             )
 
 
+@check("objective", after=("prepare_writes_arrays",))
+def directions_are_asked_for(case: ObjectiveCase) -> None:
+    """``fields["causal"]`` is ``(B,)`` bool, of an encoder that is required to read directions."""
+    sequences = case.prepare(case.stack().task, case.sequences(case.units))
+    causal = sequences.fields.get("causal")
+    if causal is None:
+        return
+    if causal.dtype != bool or causal.shape != sequences.lengths.shape:
+        raise ConformanceFailure(
+            f"fields['causal'] is {causal.shape} {causal.dtype}",
+            f"write {sequences.lengths.shape} bool, one for each sequence; encoders read the field",
+        )
+    if not case.plugin.requires_encoder.get("reads_directions"):
+        raise ConformanceFailure(
+            "prepare() writes fields['causal'], which most encoders do not read",
+            "set requires_encoder = {'reads_directions': True}, so that others are refused",
+        )
+
+
 @check("objective", after=("prepare_returns_a_count",))
 def prepare_leaves_the_layout_alone(case: ObjectiveCase) -> None:
     """``prepare`` changes no lengths and positions; text moves only if ``rearranges_input``."""
