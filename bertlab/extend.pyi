@@ -262,6 +262,8 @@ from bertlab.objectives.changing import largest_of as largest_of
 from bertlab.objectives.changing import moments as moments
 from bertlab.objectives.changing import whole_at as whole_at
 from bertlab.objectives.changing import whole_ends as whole_ends
+from bertlab.objectives.masked_lm import EVALUATION_RECIPE as EVALUATION_RECIPE
+from bertlab.objectives.masking import MaskingUnit as MaskingUnit
 from bertlab.plugins.hooks import first_result as first_result
 from bertlab.plugins.hooks import hook_modules as hook_modules
 from bertlab.plugins.hooks import hook_results as hook_results

@@ -58,11 +58,11 @@ _BRINGS = {
         "exporter sentence-transformers, exporter transformers, reader tensorflow"
     ),
     "bertlab-modern": (
-        "encoder modern, tokenizer bpe, tokenizer unigram, optimizer lamb, optimizer lion, "
-        "optimizer muon, optimizer sam, optimizer schedule_free, name model.freeze_layers, "
-        "name parameter_depths, adapter lora, name ModernEncoder, tokenizer_model BPE, "
-        "tokenizer_model Unigram, tokenizer_model WordLevel, name JoinedOptimizer, "
-        "name OptimizerModes, name model.torch_optimizers, "
+        "encoder modern, objective adaptive_mlm, objective mntp, tokenizer bpe, tokenizer unigram, "
+        "optimizer lamb, optimizer lion, optimizer muon, optimizer sam, optimizer schedule_free, "
+        "name model.freeze_layers, name parameter_depths, adapter lora, name ModernEncoder, "
+        "tokenizer_model BPE, tokenizer_model Unigram, tokenizer_model WordLevel, "
+        "name JoinedOptimizer, name OptimizerModes, name model.torch_optimizers, "
         "huggingface_form roberta, model_type roberta, model_type modernbert, "
         "input_format sentence_pairs, input_format full_sentences, input_format doc_sentences, "
         "schedule cosine, schedule inverse_sqrt, schedule wsd, name data.AmountsInParts, "
