@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 
+from bertlab import text_sequences
 from bertlab.api import ConfigError, TaskContext
 from bertlab.api.optimizer import Progress
 from bertlab.api.rng import CounterRNG
 from bertlab.api.task import TaskLoss
 from bertlab.checkpoints.run_checkpoint import read_run_checkpoint
 from bertlab.model.build import build_encoder
-from bertlab.objectives.language_model import text_sequences
 from bertlab.objectives.masked_lm import MaskedLM
 from bertlab.testing import conformance
 from bertlab.training.run import fit

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
+from bertlab import language_model, text_sequences
 from bertlab.api import ConfigError, TaskContext
 from bertlab.api.rng import CounterRNG
 from bertlab.checkpoints.pretrained_model import load
 from bertlab.model.build import build_encoder, check_tasks
-from bertlab.objectives.language_model import language_model, text_sequences
 from bertlab.objectives.masked_lm import MaskedLM
 from bertlab.testing import conformance
 from bertlab.training.run import fit
