@@ -41,6 +41,13 @@ def named_as(name: str) -> Iterator[None]:
         raise ConfigError(str(error).replace("objectives.mlm", f"objectives.{name}")) from None
 
 
+def stream_of_mlm(rng: CounterRNG, name: str) -> CounterRNG:
+    """Return the stream by which ``mlm`` would mask the batch that an objective ``name`` masks."""
+    # of a run each objective has its own, objective/mntp; elsewhere there is one for all
+    own = rng.stream == f"objective/{name}"
+    return (CounterRNG(rng.seed, "objective/mlm") if own else rng).child("mlm")
+
+
 class AdaptiveMaskedLM(MaskedLM):
     """A masked LM that masks a token the more often, the worse it predicts it.
 
@@ -114,7 +121,7 @@ class AdaptiveMaskedLM(MaskedLM):
         float32 and ``adaptive_random`` ``(M,)`` int64, what each becomes if it is selected; and
         ``adaptive_budgets`` ``(B,)`` int64, how many are of each sequence.
         """
-        stream = rng.child("mlm")
+        stream = stream_of_mlm(rng, self.name)
         if not training:
             draws = evaluation_draws(sequences, stream)
             masked = mask_tokens(sequences, EVALUATION_RECIPE, self.classes, draws)

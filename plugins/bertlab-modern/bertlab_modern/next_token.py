@@ -19,7 +19,7 @@ from bertlab import (
     mask_tokens,
 )
 from bertlab.extend import EVALUATION_RECIPE, Change, MaskingUnit
-from bertlab_modern.adaptive_masking import named_as
+from bertlab_modern.adaptive_masking import named_as, stream_of_mlm
 
 
 class MaskedNextToken(MaskedLM):
@@ -77,7 +77,7 @@ class MaskedNextToken(MaskedLM):
         ``causal`` ``(B,)`` bool says which sequences are read left to right. Draws are keyed as
         those of ``mlm``, and are the same: a sequence is masked as ``mlm`` masks it.
         """
-        stream = rng.child("mlm")
+        stream = stream_of_mlm(rng, self.name)
         draws = (dynamic_draws if training else evaluation_draws)(sequences, stream)
         as_trained = training or self.evaluation == "training"
         recipe = self._recipe_at(sequences.progress) if as_trained else EVALUATION_RECIPE

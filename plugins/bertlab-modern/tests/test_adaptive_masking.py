@@ -23,7 +23,7 @@ from tests.checkpoints.peers import SIZES, TOKENIZER
 test_contract = conformance("adaptive_mlm")
 test_contract_of_losses = conformance("adaptive_mlm", arguments={"measure": "soft"})
 
-RNG = CounterRNG(3, "objectives")
+RNG = CounterRNG(3, "objective/adaptive_mlm")
 
 
 def built(objective: Any) -> Any:
@@ -102,7 +102,7 @@ def test_held_out_masks_are_those_of_mlm() -> None:
     texts = [[5 + (n * k) % 90 for k in range(20)] for n in range(30)]
     mine, other = (text_sequences(TOKENIZER, texts, range(30)) for _ in range(2))
     ours.prepare(mine, RNG, training=False)
-    theirs.prepare(other, RNG, training=False)
+    theirs.prepare(other, CounterRNG(3, "objective/mlm"), training=False)
     assert (mine.input_ids == other.input_ids).all()
     batch = mine.to_batch()
     assert ours.rewrite_input(batch) is batch
@@ -156,3 +156,19 @@ def test_a_run_that_is_resumed_ends_with_the_same_weights(
         assert torch.equal(tensor, resumed[name]), name
     weights = whole["tasks.adaptive_mlm.weights"].numpy()
     assert len(np.unique(weights)) > 3
+
+
+def test_held_out_tokens_of_runs_are_the_same(tiny_config: Path, tmp_path: Path) -> None:
+    found = []
+    for name in ("mlm", "adaptive_mlm", "mntp"):
+        run = fit(
+            tiny_config,
+            {
+                "model.objectives": [name],
+                "run_dir": str(tmp_path / name),
+                "trainer.max_steps": 1,
+                "trainer.val_check_interval": 1,
+            },
+        )
+        found.append(run.metrics[f"{name}/unigram_loss"])
+    assert found[0] == found[1] == found[2]
