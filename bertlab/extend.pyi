@@ -97,6 +97,7 @@ from bertlab.config.yaml_files import read_config as read_config
 from bertlab.config.yaml_files import split_arguments as split_arguments
 from bertlab.config.yaml_files import yaml_inline as yaml_inline
 from bertlab.data.corpus.corpus import Corpus as Corpus
+from bertlab.data.corpus.corpus import read_documents as read_documents
 from bertlab.data.corpus.corpus import read_raw_documents as read_raw_documents
 from bertlab.data.corpus.documents import Document as Document
 from bertlab.data.corpus.documents import texts_of_rows as texts_of_rows
@@ -263,6 +264,7 @@ from bertlab.objectives.changing import largest_of as largest_of
 from bertlab.objectives.changing import moments as moments
 from bertlab.objectives.changing import whole_at as whole_at
 from bertlab.objectives.changing import whole_ends as whole_ends
+from bertlab.objectives.masked_lm import EVALUATION_RECIPE as EVALUATION_RECIPE
 from bertlab.plugins.hooks import announce as announce
 from bertlab.plugins.hooks import first_result as first_result
 from bertlab.plugins.hooks import hook_modules as hook_modules
@@ -299,6 +301,7 @@ from bertlab.tokenizer.files import check_ids as check_ids
 from bertlab.tokenizer.files import checked_vocabulary as checked_vocabulary
 from bertlab.tokenizer.files import prefixed as prefixed
 from bertlab.tokenizer.files import special_token as special_token
+from bertlab.tokenizer.files import tokenizer_from_json as tokenizer_from_json
 from bertlab.tokenizer.kinds import MAX_WORD_CHARACTERS as MAX_WORD_CHARACTERS
 from bertlab.tokenizer.kinds import train_tokenizer as train_tokenizer
 from bertlab.tokenizer.words import check_growth as check_growth

@@ -34,6 +34,8 @@ CONTRACTS = {
         "bertlab.EvaluatedModel",
         "bertlab.EvaluationResult",
         "bertlab.ScoreGrid",
+        "bertlab.language_model",
+        "bertlab.text_sequences",
     ),
     "Optimizers and schedules": ("optimizer",),
     "Input formats and masking units": (

@@ -109,6 +109,8 @@ def run(arguments: list[str]) -> int:
     if command == "--version":
         say(f"bertlab {__version__}")
         return 0
+    if command == "tokenizer" and any(each.split("=")[0] == "--extend" for each in rest):
+        command = "extend-vocabulary"
     if command not in COMMANDS:
         return find_command(command).main(rest)
     if command in ("tokenizer", "prepare"):

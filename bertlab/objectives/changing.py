@@ -24,8 +24,7 @@ _MOMENTS = 1000  # of a run, that a mean is taken over
 def make_schedule(given: str | Mapping[str, Any]) -> Schedule:
     """Return a schedule."""
     arguments = {"name": given} if isinstance(given, str) else dict(given)
-    made = load_class("schedule", arguments.pop("name"), Schedule)(**arguments)
-    assert isinstance(made, Schedule)
+    made: Schedule = load_class("schedule", arguments.pop("name"), Schedule)(**arguments)
     return made
 
 

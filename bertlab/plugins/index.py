@@ -55,15 +55,15 @@ _BRINGS = {
     "bertlab-interop": (
         "command export, hook bertlab_export_files, hook bertlab_push, name export_model, "
         "name Exporter, name ExportReport, name ModelAddress, name padded_attention, "
-        "name padded_summary, exporter onnx, exporter sentence-transformers, "
-        "exporter transformers, reader tensorflow"
+        "name padded_summary, name extend_vocabulary, command extend-vocabulary, exporter onnx, "
+        "exporter sentence-transformers, exporter transformers, reader tensorflow"
     ),
     "bertlab-modern": (
-        "encoder modern, tokenizer bpe, tokenizer unigram, optimizer lamb, optimizer lion, "
-        "optimizer muon, optimizer sam, optimizer schedule_free, name model.freeze_layers, "
-        "name parameter_depths, adapter lora, name ModernEncoder, tokenizer_model BPE, "
-        "tokenizer_model Unigram, tokenizer_model WordLevel, name JoinedOptimizer, "
-        "name OptimizerModes, name model.torch_optimizers, masking_unit span, "
+        "encoder modern, objective adaptive_mlm, objective mntp, tokenizer bpe, tokenizer unigram, "
+        "optimizer lamb, optimizer lion, optimizer muon, optimizer sam, optimizer schedule_free, "
+        "name model.freeze_layers, name parameter_depths, adapter lora, name ModernEncoder, "
+        "tokenizer_model BPE, tokenizer_model Unigram, tokenizer_model WordLevel, "
+        "name JoinedOptimizer, name OptimizerModes, name model.torch_optimizers, masking_unit span, "
         "huggingface_form roberta, model_type roberta, model_type modernbert, "
         "input_format sentence_pairs, input_format full_sentences, input_format doc_sentences, "
         "schedule cosine, schedule inverse_sqrt, schedule plateau, schedule wsd, "
@@ -82,13 +82,13 @@ _BRINGS = {
         "name Study, name StudyScores, name encoder_flops, name study, name model.OptimizerState"
     ),
     "bertlab-tasks": (
-        "head feature_tagging, head multi_label, head multiple_choice, head span, head tagging, "
-        "data_module several_heads, source hf, source python-english-rows, "
-        "name data.ListReader, name data.read_arrow, name data.read_saved, "
-        "output_format csv, output_format tsv, output_format parquet, format ax, format codah, "
-        "format cola, format conll, format mnli, format mnli_mismatched, format mrpc, format qnli, "
-        "format qqp, format rte, format sick, format sick_relatedness, format snli, format squad, "
-        "format sst2, format stsb, format swag, format wnli"
+        "head feature_tagging, head long_text, head multi_label, head multiple_choice, head span, "
+        "head tagging, data_module several_heads, source hf, source python-english-rows, "
+        "name data.ListReader, name data.read_arrow, name data.read_saved, output_format csv, "
+        "output_format tsv, output_format parquet, format ax, format codah, format cola, "
+        "format conll, format mnli, format mnli_mismatched, format mrpc, format qnli, format qqp, "
+        "format rte, format sick, format sick_relatedness, format snli, format squad, format sst2, "
+        "format stsb, format swag, format wnli"
     ),
 }
 # what files of a reader end in, by which its package is missed

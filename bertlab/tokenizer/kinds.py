@@ -34,8 +34,7 @@ _MOST_TOKENS = 10_000_000  # above 2^62 the trainers of tokenizers panic
 def build_kind(section: Mapping[str, Any]) -> TokenizerKind:
     """Make the kind that a config's ``data.tokenizer_kind`` section describes."""
     settings = dict(section)
-    kind = load_class("tokenizer", settings.pop("name"), TokenizerKind)(**settings)
-    assert isinstance(kind, TokenizerKind)
+    kind: TokenizerKind = load_class("tokenizer", settings.pop("name"), TokenizerKind)(**settings)
     return kind
 
 

@@ -52,6 +52,8 @@ def embed(
     max_seq_length: int | None = None,
     truncate: bool = False,
     overwrite: bool = False,
+    window_pooling: Literal["mean", "max", "first"] | None = None,
+    window_stride: int | None = None,
 ) -> None:
     """Write features of each line of a text file, in the order of the lines.
 
@@ -72,6 +74,10 @@ def embed(
             given.
         truncate: cut longer texts at their end and count them; else they are an error.
         overwrite: replace the output file.
+        window_pooling: read longer texts in windows of max_seq_length tokens: the mean or max of
+            their vectors, or the first.
+        window_stride: tokens from the start of a window to the next one's; half a window if not
+            given.
 
     Raises:
         ConfigError: an argument is out of range, or the output is in the way.
@@ -80,19 +86,27 @@ def embed(
     """
     # torch, not for --help
     from bertlab.extend import read_pretrained  # noqa: PLC0415
-    from bertlab_evaluations.embedding import FeatureChoice  # noqa: PLC0415
+    from bertlab_evaluations.embedding import (  # noqa: PLC0415
+        FeatureChoice,
+        Windows,
+        check_windows,
+    )
     from bertlab_evaluations.embedding_file import (  # noqa: PLC0415
         check_output,
         embed_file,
         load_encoder,
+        longest_window,
     )
 
     check_output(Path(output), text, overwrite, pool)
     check_at_least("--batch_size", batch_size, 1)
+    check_windows(window_pooling, window_stride, pool)
     encoder, tokenizer, source = load_encoder(read_pretrained(model))
     if layers is None:
         layers = range(-min(4, encoder.num_hidden_layers), 0)  # of 12: -4, -3, -2, -1
-    choice = FeatureChoice(layers, combine, pool)
+    limit = longest_window(max_seq_length, encoder)
+    windows = window_pooling and Windows(limit, window_pooling, window_stride)
+    choice = FeatureChoice(layers, combine, pool, windows or None)
     report = embed_file(
         encoder,
         tokenizer,

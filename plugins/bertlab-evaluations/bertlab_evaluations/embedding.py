@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from bertlab import CheckpointError, PretrainedModel
-from bertlab.api import DataError, Encoder, PackedBatch, pack
+from bertlab.api import ConfigError, DataError, Encoder, PackedBatch, pack
 from bertlab_tasks.layers import Combination, combine_layers
+from bertlab_tasks.long_text import Pooling, pooled_rows, text_windows
 
 Pool = Literal["none", "cls", "mean"]
 
@@ -27,11 +28,73 @@ class FeatureChoice:
         pool: ``none``: a vector for each token; ``cls``: that of ``[CLS]``, of a
             left-to-right encoder of the last token; ``mean``: the mean over all tokens, ``[CLS]``
             and ``[SEP]`` included, as sentence encoders have it.
+        windows: how texts that are longer than a window are read; None: none is.
     """
 
     layers: Sequence[int]
     combine: Combination
     pool: Pool
+    windows: "Windows | None" = None
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Windows over the texts that are longer than one, whose vectors are pooled.
+
+    Attributes:
+        length: tokens of a window, special tokens included.
+        pooling: ``mean`` or ``max`` of the windows' vectors, or the ``first``, as head
+            ``long_text`` has it.
+        stride: tokens from the start of a window to the next one's; half a window if None.
+    """
+
+    length: int
+    pooling: Pooling = "mean"
+    stride: int | None = None
+
+    def of(self, ids: Sequence[int]) -> list[list[int]]:
+        """Return the windows of a text, each with its special tokens; one if it fits."""
+        first, *inner, last = ids
+        spans = text_windows(len(inner), self.length - 2, self.stride)
+        kept = spans[:1] if self.pooling == "first" else spans
+        return [[first, *inner[start:end], last] for start, end in kept]
+
+
+def check_windows(pooling: Pooling | None, stride: int | None, pool: Pool) -> None:
+    """Raise ConfigError unless windows give vectors that can be pooled."""
+    if pooling is None and stride is not None:
+        raise ConfigError("window_stride: needs window_pooling: mean, max or first")
+    if pooling is not None and pool == "none":
+        raise ConfigError("window_pooling: pool none has vectors of tokens; set pool mean or cls")
+
+
+def text_features(
+    encoder: Encoder, texts: Sequence[Sequence[int]], choice: FeatureChoice, batch_size: int
+) -> list[Tensor]:
+    """Return the features of each of N texts, read in windows if need be.
+
+    Args:
+        encoder: in evaluation mode.
+        texts: their ids, special tokens included.
+        choice: which features.
+        batch_size: windows that are encoded at a time.
+    """
+    device = encoder.token_embedding.weight.device
+    cut = [[list(ids)] if choice.windows is None else choice.windows.of(ids) for ids in texts]
+    flat = [window for windows in cut for window in windows]
+    found = [
+        vectors
+        for start in range(0, len(flat), batch_size)
+        for vectors in features_of(
+            encoder, pack(flat[start : start + batch_size]).to(device), choice
+        )
+    ]
+    if choice.windows is None:
+        return found
+    # two texts of 3 and 1 windows -> ends [3, 4]: found[0:3] and found[3:4]
+    ends = np.cumsum([len(windows) for windows in cut]).tolist()
+    pooling = choice.windows.pooling
+    return [pooled_rows(found[a:b], pooling) for a, b in pairwise([0, *ends])]
 
 
 def features_of(encoder: Encoder, batch: PackedBatch, choice: FeatureChoice) -> list[Tensor]:
@@ -72,27 +135,36 @@ def embed_texts(
     combine: Combination = "mean",
     pool: Pool = "mean",
     batch_size: int = 32,
+    window_pooling: Pooling | None = None,
+    window_stride: int | None = None,
 ) -> npt.NDArray[np.float32]:
-    """Return a vector for each text; see :meth:`bertlab.PretrainedModel.embed`."""
+    """Return a vector for each text; see :meth:`bertlab.PretrainedModel.embed`.
+
+    A text that is too long is refused, or with ``window_pooling`` read in windows of the model's
+    length, whose vectors are pooled: see :class:`Windows`.
+    """
     listed = [texts] if isinstance(texts, str) else texts
-    sequences = [_ids(model, text, number) for number, text in enumerate(listed)]
+    check_windows(window_pooling, window_stride, pool)
+    longest = model.encoder.max_position_embeddings
+    windows = window_pooling and Windows(longest, window_pooling, window_stride)
+    sequences = [_ids(model, text, number, bool(windows)) for number, text in enumerate(listed)]
     if not sequences:
         raise DataError("found no text to embed, expected one or more")
-    choice = FeatureChoice(layers, combine, pool)
-    device = model.encoder.token_embedding.weight.device
+    choice = FeatureChoice(layers, combine, pool, windows)
     found: dict[int, Tensor] = {}
     for numbers in batches_by_length([len(each) for each in sequences], batch_size):
-        batch = pack([sequences[number] for number in numbers]).to(device)
+        ids = [sequences[number] for number in numbers]
         # batches come by length; found puts the vectors into the order of the texts again
-        found |= dict(zip(numbers, features_of(model.encoder, batch, choice), strict=True))
+        vectors = text_features(model.encoder, ids, choice, batch_size)
+        found |= dict(zip(numbers, vectors, strict=True))
     # (N, D), or (T, D) without pooling; float(), as NumPy has no bfloat16
     return torch.cat([found[n] for n in range(len(sequences))]).float().cpu().numpy()
 
 
-def _ids(model: PretrainedModel, text: str, number: int) -> list[int]:
+def _ids(model: PretrainedModel, text: str, number: int, in_windows: bool) -> list[int]:
     ids = model.tokenizer.build_inputs(model.tokenizer.encode(text))[0]
     longest = model.encoder.max_position_embeddings
-    if len(ids) > longest:
+    if len(ids) > longest and not in_windows:
         raise DataError(
             f"text {number}: {len(ids)} tokens with [CLS] and [SEP], expected at most {longest}; "
             "split the text"

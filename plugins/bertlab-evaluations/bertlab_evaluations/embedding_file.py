@@ -25,7 +25,12 @@ from bertlab.extend import (
     read_lines,
     replacing,
 )
-from bertlab_evaluations.embedding import FeatureChoice, batches_by_length, features_of
+from bertlab_evaluations.embedding import (
+    FeatureChoice,
+    batches_by_length,
+    features_of,
+    text_features,
+)
 
 Precision = Literal["float32", "float16"]
 SUFFIX, NUMPY_SUFFIX = ".safetensors", ".npy"
@@ -43,6 +48,7 @@ class EmbeddingReport:
         cut: texts that were cut.
         limit: longest sequence in tokens.
         empty: texts without a word.
+        in_windows: texts that were read in several windows.
     """
 
     texts: int
@@ -52,6 +58,7 @@ class EmbeddingReport:
     cut: int
     limit: int
     empty: int
+    in_windows: int = 0
 
     def __str__(self) -> str:
         lines = [
@@ -59,6 +66,8 @@ class EmbeddingReport:
         ]
         if self.cut:
             lines.append(f"note: {self.cut} texts were cut to {self.limit} tokens")
+        if self.in_windows:
+            lines.append(f"note: {self.in_windows} texts were read in windows of {self.limit}")
         if self.empty:
             lines.append(f"note: {self.empty} lines have no word and became [CLS] [SEP]")
         return "\n".join(lines)
@@ -130,10 +139,14 @@ def embed_file(
         OutputError: the file cannot be written.
     """
     device = encoder.token_embedding.weight.device
-    limit = _limit(max_seq_length, encoder)
+    limit = longest_window(max_seq_length, encoder)
     bare = tokenizer.build_inputs([])[0]  # [CLS] [SEP]
     features_of(encoder, pack([bare]).to(device), choice)  # refuses wrong layers before reading on
-    sequences, cut = _encode_lines(text, tokenizer, limit, truncate)
+    windows = choice.windows
+    reads_on = windows is not None and windows.pooling != "first"
+    sequences, cut = _encode_lines(
+        text, tokenizer, limit, truncate or windows is not None, reads_on
+    )
     tokens = sum(map(len, sequences))
     metadata = {
         "model": source,
@@ -142,11 +155,15 @@ def embed_file(
         "pool": choice.pool,
         "texts": str(len(sequences)),
         "tokens": str(tokens),
-        "truncated": str(cut),
+        "truncated": str(0 if reads_on else cut),
         "max_seq_length": str(limit),
         "tokenizer_sha256": tokenizer.fingerprint,
         "bertlab": __version__,
     }
+    if windows is not None:
+        metadata["window_pooling"] = windows.pooling
+        if windows.stride is not None:
+            metadata["window_stride"] = str(windows.stride)
     with explain_failed_write(f"output: {output.parent} cannot be made"):
         make_folder(output.parent)
     batches = batches_by_length([len(sequence) for sequence in sequences], batch_size)
@@ -156,12 +173,14 @@ def embed_file(
     )
     with explain_failed_write(f"output: {output} cannot be written"), replacing(output) as file:
         head = None if output.suffix == NUMPY_SUFFIX else metadata
-        shape = write_embeddings(file, encoder, sequences, choice, shown, precision, head)
+        given = sequences, choice, shown, precision, head, batch_size
+        shape = write_embeddings(file, encoder, *given)
     empty = sum(sequence == bare for sequence in sequences)
-    return EmbeddingReport(len(sequences), tokens, shape, precision, cut, limit, empty)
+    counts = (0, limit, empty, cut) if reads_on else (cut, limit, empty)
+    return EmbeddingReport(len(sequences), tokens, shape, precision, *counts)
 
 
-def _limit(given: int | None, encoder: Encoder) -> int:
+def longest_window(given: int | None, encoder: Encoder) -> int:
     """Return the longest sequence in tokens."""
     longest = encoder.max_position_embeddings
     if given is not None and not 3 <= given <= longest:
@@ -172,9 +191,12 @@ def _limit(given: int | None, encoder: Encoder) -> int:
 
 
 def _encode_lines(
-    text: str, tokenizer: Tokenizer, limit: int, truncate: bool
+    text: str, tokenizer: Tokenizer, limit: int, truncate: bool, keeps_all: bool = False
 ) -> tuple[list[list[int]], int]:
-    """Return the ids of each line, special tokens included, and how many lines were cut."""
+    """Return the ids of each line, special tokens included, and how many lines were too long.
+
+    These are cut, unless ``keeps_all`` of them is read in windows.
+    """
     sequences: list[list[int]] = []
     cut = 0
     for number, line in enumerate(read_lines(text), 1):
@@ -183,10 +205,11 @@ def _encode_lines(
             if not truncate:
                 raise DataError(
                     f"{input_name(text)}:{number}: {len(ids) + 2} tokens with [CLS] and [SEP], "
-                    f"expected at most {limit}; split the text, or cut all such by --truncate true"
+                    f"expected at most {limit}; split the text, read such in windows by "
+                    "--window_pooling mean, or cut them by --truncate true"
                 )
             cut += 1
-        sequences.append(tokenizer.build_inputs(ids[: limit - 2])[0])
+        sequences.append(tokenizer.build_inputs(ids if keeps_all else ids[: limit - 2])[0])
     if not sequences:
         raise DataError(f"{input_name(text)}: is empty, expected one text a line")
     return sequences, cut
@@ -219,6 +242,7 @@ def write_embeddings(
     batches: Iterable[Sequence[int]],
     precision: Precision,
     metadata: Mapping[str, str] | None,
+    batch_size: int,
 ) -> tuple[int, int]:
     """Embed sequences and write them as safetensors; of vectors, one batch is in memory.
 
@@ -233,6 +257,7 @@ def write_embeddings(
         batches: numbers of the sequences, each once, in any order.
         precision: of ``embeddings``.
         metadata: for the file's header; None: an array of NumPy, ``embeddings`` alone.
+        batch_size: windows that are encoded at a time.
 
     Returns:
         Shape of ``embeddings``.
@@ -241,8 +266,8 @@ def write_embeddings(
         ConfigError, CheckpointError: as :func:`embed`; or a value is too large for float16.
     """
     device = encoder.token_embedding.weight.device
-    shortest = min(sequences, key=len)  # run once for D: concat of 4 layers of 768 has 3072
-    width = features_of(encoder, pack([shortest]).to(device), choice)[0].shape[1]
+    # two tokens, run once for D: concat of 4 layers of 768 has 3072
+    width = features_of(encoder, pack([sequences[0][:2]]).to(device), choice)[0].shape[1]
     offsets = np.cumsum([0, *map(len, sequences)], dtype=np.int64)  # lengths [3, 2] -> [0, 3, 5]
     rows = offsets if choice.pool == "none" else np.arange(len(sequences) + 1)
     # safetensors are little-endian on every machine
@@ -258,8 +283,9 @@ def write_embeddings(
             file.write(np.asarray(sequence, "<i8").tobytes())
     start = file.tell()
     for batch in batches:
-        packed = pack([sequences[number] for number in batch]).to(device)
-        for number, vectors in zip(batch, features_of(encoder, packed, choice), strict=True):
+        ids = [sequences[number] for number in batch]
+        found = text_features(encoder, ids, choice, batch_size)
+        for number, vectors in zip(batch, found, strict=True):
             array = vectors.float().cpu().numpy()
             if np.abs(array).max() > np.finfo(dtype).max:
                 raise CheckpointError(

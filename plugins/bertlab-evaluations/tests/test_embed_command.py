@@ -327,3 +327,52 @@ def test_batches_hold_each_sequence_once_longest_first(lengths: list[int], size:
     assert all(1 <= len(batch) <= size for batch in batches)
     sizes = [lengths[number] for number in order]
     assert sizes == sorted(sizes, reverse=True)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "max", "first"])
+def test_windows_of_a_long_text_are_those_of_transformers(
+    minilm: Path, tmp_path: Path, pooling: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = tmp_path / "texts"
+    lines = ["Paris is the capital of France.", "A short walk, a long one. " * 12]
+    texts.write_text("\n".join(lines) + "\n")
+    out = tmp_path / "v.safetensors"
+    given = [str(texts), str(out), f"--model={minilm}", "--layers=[-1]", "--pool=mean"]
+    given += ["--max_seq_length=32", f"--window_pooling={pooling}", "--window_stride=20"]
+    assert main("embed", given) == 0
+    printed = capsys.readouterr().out
+    said = "1 texts were cut to 32" if pooling == "first" else "1 texts were read in windows of 32"
+    assert said in printed
+    tokenizer, model = AutoTokenizer.from_pretrained(minilm), BertModel.from_pretrained(minilm)
+    found = load_file(out)["embeddings"]
+    for text, vector in zip(lines, found, strict=True):
+        windows = tokenizer(
+            text, max_length=32, truncation=True, stride=10, return_overflowing_tokens=True
+        )["input_ids"]
+        with torch.no_grad():
+            states = [model.eval()(torch.tensor([ids])).last_hidden_state[0] for ids in windows]
+        vectors = torch.stack([state.mean(0) for state in states])
+        expected = {"mean": vectors.mean(0), "max": vectors.amax(0), "first": vectors[0]}[pooling]
+        torch.testing.assert_close(vector, expected, atol=2e-5, rtol=0)
+    if pooling == "mean":
+        from bertlab import load
+        from bertlab_evaluations.embedding import embed_texts
+
+        loaded = load(minilm)
+        long = "A short walk, a long one. " * 200
+        with pytest.raises(DataError, match="expected at most 512"):
+            embed_texts(loaded, long)
+        assert embed_texts(loaded, long, window_pooling="max").shape == (1, 384)
+
+
+def test_windows_that_cannot_be_are_refused(minilm: Path, tmp_path: Path) -> None:
+    (tmp_path / "texts").write_text("A text.\n")
+    given = [str(tmp_path / "texts"), str(tmp_path / "v.safetensors"), f"--model={minilm}"]
+    for more, message in (
+        (["--window_pooling=mean"], "pool none has vectors of tokens"),
+        (["--pool=mean", "--window_stride=5"], "window_stride: needs window_pooling"),
+        (["--pool=mean", "--window_pooling=mean", "--max_seq_length=1000"], "expected 3 to 512"),
+        (["--pool=mean", "--window_pooling=mean", "--window_stride=600"], "expected 1 to 510"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            main("embed", [*given, *more])

@@ -1,4 +1,4 @@
-"""The command ``export``; what it does is imported when it runs."""
+"""The commands ``export`` and ``extend-vocabulary``; what they do is imported when they run."""
 
 from typing import TYPE_CHECKING
 
@@ -20,3 +20,17 @@ class Export(Command):
         from bertlab_interop.export_command import make_parser  # noqa: PLC0415
 
         return {"": make_parser("export")}
+
+
+class ExtendVocabulary(Command):
+    """Add pieces to a model's vocabulary and keep its weights (tokenizer --extend)."""
+
+    def main(self, arguments: list[str]) -> int:  # noqa: D102  the contract's
+        from bertlab_interop.extend_command import main  # noqa: PLC0415
+
+        return main(arguments)
+
+    def parsers(self) -> "dict[str, ArgumentParser]":  # noqa: D102
+        from bertlab_interop.extend_command import make_parser  # noqa: PLC0415
+
+        return {"": make_parser()}

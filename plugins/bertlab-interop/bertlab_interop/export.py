@@ -8,7 +8,7 @@ from typing import Any
 from safetensors import SafetensorError
 
 import bertlab
-from bertlab import CheckpointError, CommandError
+from bertlab import CheckpointError, CommandError, Pretrained
 from bertlab.extend import (
     OutputError,
     first_result,
@@ -74,6 +74,19 @@ def write_model(
     start = read_pretrained(source)
     if exporter.has_heads or head is not None:
         start = one_head(start, head)
+    return write_read(start, output, overwrite, form, exporter, address)
+
+
+def write_read(
+    start: Pretrained,
+    output: Path,
+    overwrite: bool,
+    form: str = TRANSFORMERS,
+    exporter: Exporter | None = None,
+    address: ModelAddress | None = None,
+) -> ExportReport:
+    """Write a model that has been read; see :func:`write_model`."""
+    exporter = exporter or load_class("exporter", form, Exporter)()
     place = address or ModelAddress(output.absolute().name)
     with export_folder(output, overwrite) as folder:
         report = exporter.write(start, folder)

@@ -27,7 +27,7 @@ from bertlab.api import Head, Task
 from bertlab.extend import model_of, write_json
 from bertlab_interop.contract import Exporter, ExportReport, ModelAddress
 from bertlab_interop.padded import padded_form
-from bertlab_interop.transformers_folder import save_tokenizer
+from bertlab_interop.transformers_folder import notes_of, save_tokenizer
 
 FILE = "model.onnx"
 _PACKAGES = ("onnx", "onnxscript")
@@ -133,6 +133,7 @@ class OnnxExporter(Exporter):
         module = _Outputs(padded, tasks)
         names = ", ".join(module.names)
         report = ExportReport(names, f"An ONNX model with the outputs {names}")
+        report.notes += notes_of(model) if tasks else []
         if offset:
             report.notes.append("the scores at a token are of the token behind it")
         report.notes += [

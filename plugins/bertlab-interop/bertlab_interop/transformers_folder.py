@@ -60,6 +60,7 @@ class TransformersExporter(Exporter):
             report.notes.append(
                 f"left behind, as transformers has no place for it: {', '.join(left)}"
             )
+        report.notes += [] if head is None else notes_of(model)
         has_pooler = self.has_heads if head is None else head.layout.has_pooler
         if loaded.newly_initialized and has_pooler:
             report.notes.append(f"new random weights: {', '.join(loaded.newly_initialized)}")
@@ -80,6 +81,14 @@ class TransformersExporter(Exporter):
                 f"model = bertlab.load(snapshot_download({name}))"
             )
         return [("transformers", theirs), ("bertlab", ours)]
+
+
+def notes_of(model: Pretrained) -> list[str]:
+    """Return what the head of a run says about scores by its layers alone, as ``export_note``."""
+    if model.head_config is None:
+        return []
+    kind = load_class("head", model.head_config["name"], Head)
+    return [note] if (note := getattr(kind, "export_note", None)) else []
 
 
 def _heads_of(
