@@ -9,6 +9,7 @@ config or a command that needs one of them says what to install.
 
 import contextlib
 import io
+import json
 import re
 import sys
 import threading
@@ -24,6 +25,7 @@ from importlib.metadata import (
     entry_points,
     version,
 )
+from pathlib import Path
 from typing import Any
 
 from bertlab.api import CONTRACT, OLDEST_CONTRACT
@@ -31,66 +33,8 @@ from bertlab.errors import PluginError, UnknownPluginError, nearest, told_with_p
 
 OWN_PACKAGE = "bertlab-core"
 METAPACKAGE = "bertlab-lightning"  # all of them; on PyPI, bertlab is somebody else's
-# package: what it brings, as "kind name" of the index
-_BRINGS = {
-    "bertlab-cluster": (
-        "executor ray, executor slurm, name data.ShardedStore, name data.ShardedWriter, "
-        "name data.UrlFile"
-    ),
-    "bertlab-conformance": (
-        "command check-plugins, command completion, command explain, command init, "
-        "command new-plugin, command plugins, name testing.ConformanceFailure, "
-        "name testing.batch_of, name testing.conformance, name testing.list_checks"
-    ),
-    "bertlab-evaluations": (
-        "command evaluate, command embed, command take-words, evaluation attention, "
-        "evaluation held_out_loss, evaluation minimal_pairs, evaluation probing, "
-        "evaluation sentence_similarity, key evaluations, key evaluate_every, "
-        "key checkpoint_words, name embed_texts, name words_checkpoints, name EvaluatedModel, "
-        "name Evaluation, name EvaluationResult, name ScoreGrid, name language_model, "
-        "name text_sequences, name PretrainedModel.evaluated"
-    ),
-    "bertlab-gpu": "strategy fsdp, key background_checkpoints, accumulate_grad_batches auto",
-    "bertlab-guard": "key check_every",
-    "bertlab-interop": (
-        "command export, hook bertlab_export_files, hook bertlab_push, name export_model, "
-        "name Exporter, name ExportReport, name ModelAddress, name padded_attention, "
-        "name padded_summary, name extend_vocabulary, command extend-vocabulary, exporter onnx, "
-        "exporter sentence-transformers, exporter transformers, reader tensorflow"
-    ),
-    "bertlab-modern": (
-        "encoder modern, objective adaptive_mlm, objective mntp, tokenizer bpe, tokenizer unigram, "
-        "optimizer lamb, optimizer lion, optimizer muon, optimizer sam, optimizer schedule_free, "
-        "name model.freeze_layers, name parameter_depths, adapter lora, name ModernEncoder, "
-        "tokenizer_model BPE, tokenizer_model Unigram, tokenizer_model WordLevel, "
-        "name JoinedOptimizer, name OptimizerModes, name model.torch_optimizers, "
-        "huggingface_form roberta, model_type roberta, model_type modernbert, masking_unit span, "
-        "input_format sentence_pairs, input_format full_sentences, input_format doc_sentences, "
-        "schedule cosine, schedule inverse_sqrt, schedule plateau, schedule wsd, "
-        "name data.AmountsInParts, name data.sampler_in_parts, key schedules"
-    ),
-    "bertlab-pages": (
-        "command demo, command notebooks, command watch, key push, key task_name, key say_cost, "
-        "callback LearningRateFinder, hook bertlab_page_sections, name ReportSection, "
-        "name estimate, name PretrainedModel.attentions, name PretrainedModel.entities, "
-        "name PretrainedModel.fill, name PretrainedModel.layers"
-    ),
-    "bertlab-studies": (
-        "command study, command ablate, executor local, key seeds, key against_scratch, "
-        "key executor, name Executor, name OrderedMap, key stages, logger wandb, logger mlflow, "
-        "hook bertlab_report_sections, hook bertlab_study_ended, "
-        "name Study, name StudyScores, name encoder_flops, name study, name model.OptimizerState"
-    ),
-    "bertlab-tasks": (
-        "head feature_tagging, head long_text, head multi_label, head multiple_choice, head span, "
-        "head tagging, data_module several_heads, source hf, source python-english-rows, "
-        "name data.ListReader, name data.read_arrow, name data.read_saved, output_format csv, "
-        "output_format tsv, output_format parquet, format ax, format codah, format cola, "
-        "format conll, format mnli, format mnli_mismatched, format mrpc, format qnli, format qqp, "
-        "format rte, format sick, format sick_relatedness, format snli, format squad, format sst2, "
-        "format stsb, format swag, format wnli"
-    ),
-}
+# package: what it brings, as {kind of the index: names}
+_BRINGS = json.loads((Path(__file__).parent / "first_party.json").read_text("utf-8"))
 # what files of a reader end in, by which its package is missed
 FILES_OF_READERS = {"tensorflow": ".index"}
 # released with the core, at its version
@@ -99,8 +43,7 @@ FIRST_PARTY: frozenset[str] = frozenset({OWN_PACKAGE, *_BRINGS})
 
 def package_of(kind: str, name: str) -> str | None:
     """Return the first-party package that brings something, installed or not; None if none does."""
-    wanted = f"{kind} {name}"
-    return next((each for each, all_ in _BRINGS.items() if wanted in all_.split(", ")), None)
+    return next((each for each, all_ in _BRINGS.items() if name in all_.get(kind, ())), None)
 
 
 def where_to_get(kind: str, name: str) -> str:

@@ -8,7 +8,14 @@ import pytest
 
 import bertlab
 from bertlab.api import CONTRACT
-from bertlab.plugins.index import FIRST_PARTY, METAPACKAGE, OWN_PACKAGE, where_to_get
+from bertlab.plugins.index import (
+    FIRST_PARTY,
+    GROUPS,
+    METAPACKAGE,
+    OWN_PACKAGE,
+    package_of,
+    where_to_get,
+)
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = sorted(FIRST_PARTY - {OWN_PACKAGE})
@@ -34,6 +41,14 @@ def test_it_has_the_version_of_the_core_and_asks_for_it(package: str) -> None:
 def test_it_states_the_contract(package: str) -> None:
     entry_points = project(ROOT / "plugins" / package)["entry-points"]
     assert entry_points["bertlab.contract"] == {"contract": f"v{CONTRACT}"}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_core_knows_what_it_brings(package: str) -> None:
+    kinds = {group: kind for kind, group in GROUPS.items()}
+    for group, entries in project(ROOT / "plugins" / package)["entry-points"].items():
+        for name in entries if group in kinds else ():
+            assert package_of(kinds[group], name) == package
 
 
 def test_the_metapackage_brings_all() -> None:
