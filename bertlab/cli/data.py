@@ -88,7 +88,7 @@ def make_tokenizer(
     lowercase: bool = True,
     settings: Mapping[str, Any] | None = None,
 ) -> None:
-    """Train a tokenizer and write it as a folder that transformers also loads."""
+    """Train a tokenizer, as a folder that transformers loads; --extend MODEL adds pieces to one."""
     from bertlab.data.corpus.corpus import read_documents  # noqa: PLC0415  torch, not for --help
     from bertlab.tokenizer.kinds import build_kind, save_new, train_tokenizer  # noqa: PLC0415
 
