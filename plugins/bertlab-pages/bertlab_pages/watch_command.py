@@ -21,7 +21,8 @@ def main(command: str, argv: list[str]) -> int:
     directory = Path(given.run)
     if not (directory / MANIFEST_FILE).is_file():
         raise CheckpointError(f"{directory}: no such run (it has no {MANIFEST_FILE})")
-    server = local_server(lambda request: answer(directory, request), ("/",), given.port)
+    # no page of another site may have the page computed
+    server = local_server(lambda request: answer(directory, request), (), given.port)
     serve(server, str(directory))
     return 0
 
