@@ -179,7 +179,7 @@ def _steps(file: IO[bytes]) -> Iterator[tuple[str, list[Any]]]:
     """
     stack: list[Any] = []
     marks: list[int] = []
-    memo: dict[int, Any] = {}
+    memo: dict[Any, Any] = {}
     for opcode, given, _ in pickletools.genops(file):
         kind, before = opcode.name, opcode.stack_before
         if kind == "MARK":
