@@ -170,10 +170,11 @@ def serve(folder: Path) -> int:
 def ask_demo(model: Path, requests: list[bytes]) -> int:
     """Serve a model, send requests, and see that it still answers; return an exit code."""
     from bertlab import load  # noqa: PLC0415
+    from bertlab_pages import local_server  # noqa: PLC0415
     from bertlab_pages.demo import server as demo  # noqa: PLC0415
     from bertlab_pages.demo.model_view import ModelView  # noqa: PLC0415
 
-    demo._LONGEST_REQUEST = demo._Handler.timeout = 1
+    local_server._LONGEST_REQUEST = local_server._Handler.timeout = 1
     server = demo.new_server(ModelView(load(str(model)), "theirs"), 0)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     last = b"GET /model HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nConnection: close\r\n\r\n"

@@ -1,13 +1,14 @@
 """Files of tensors, read without running anything in them."""
 
 import pickle
+import pickletools
 import re
 import warnings
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 from safetensors import SafetensorError
@@ -22,8 +23,15 @@ INDEX_SUFFIX = ".index.json"
 _FOUND_TEXT = (
     "found text in place of tensors; copy or download it again, or name a run by its folder"
 )
-_SIZED = b"bytearray\n"  # in a pickle: called with a number it makes as many bytes
-_FOUND_SIZED = "found a bytearray, expected tensors"
+_LEGACY_PICKLES = 5  # at the start of files of the old format
+_HOLDS_CODE = (
+    "holds pickled code or objects ({}) beside tensors, refused and not run; save the state_dict "
+    "alone, best as safetensors"
+)
+_MAKES_VALUES = re.compile(  # what the pickle of a tensor or a plain value may call
+    r"collections |_codecs encode$|(__builtin__|builtins) (set|complex)$|torch (Size|device)$|"
+    r"torch\._(utils|tensor) _rebuild_|torch\.nn\.parameter Parameter$|torch\.serialization _get_"
+)
 _MOST_VALUES = 10_000_000
 _BYTES_OF_OBJECT = 72  # of memory, at most, that one byte of a pickle takes: an empty mapping
 _ZIP_MAGIC = b"PK\x03\x04"  # torch.save writes zip archives since 1.6, pickles before
@@ -93,11 +101,15 @@ def load_torch_file(path: Path) -> object:
     if mmap:
         _check_sums(path)
     try:
-        if not mmap and _SIZED in path.read_bytes():
-            raise ValueError(_FOUND_SIZED)
+        if not mmap:
+            with path.open("rb") as file:
+                for _ in range(_LEGACY_PICKLES):
+                    _check_pickle(path, file, path.stat().st_size)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about old pickle protocols and storages
             return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
+    except BertlabError:
+        raise
     except Exception as error:  # hostile bytes can raise any error
         is_text = head.isascii() and b"\0" not in head  # such as a run's config.yaml
         told = _FOUND_TEXT if is_text else _refusal(error)
@@ -121,8 +133,8 @@ def _check_sums(path: Path) -> None:
                 if each.filename.endswith("data.pkl"):
                     taken, stored = _BYTES_OF_OBJECT * each.file_size, unpacked // 64
                     check_memory(path, "what is in it beside tensors", taken, stored)
-                    if _SIZED in archive.read(each):
-                        raise CheckpointError(f"{path}: {_FOUND_SIZED}")
+                    with archive.open(each) as file:
+                        _check_pickle(path, file, each.file_size)
             damaged = archive.testzip()
     except BertlabError:
         raise
@@ -135,6 +147,66 @@ def _check_sums(path: Path) -> None:
         raise DamagedCheckpointError(
             f"{path}: damaged: {damaged} does not have its checksum; copy or download it again"
         )
+
+
+def _check_pickle(path: Path, file: IO[bytes], size: int) -> None:
+    """Refuse a pickle that would take more time or memory than its bytes, before torch reads it.
+
+    ``t = (t, t)`` 60 times is 2**60 values for whatever hashes, copies or prints it.
+    """
+    left = 4 * size + 65_536  # values and characters that are hashed, or given to functions
+    for kind, parts in _steps(file):
+        waiting = [] if "APPEND" in kind else parts[-1:]
+        if "SETITEM" in kind:
+            waiting = [key for key in parts[1::2] if isinstance(key, list)]
+        elif kind in ("REDUCE", "NEWOBJ"):
+            name = parts[0] if isinstance(parts[0], str) else type(parts[0]).__name__
+            if not _MAKES_VALUES.match(name):
+                raise CheckpointError(f"{path}: {_HOLDS_CODE.format(name.replace(' ', '.'))}")
+        while waiting and left >= 0:
+            each = waiting.pop()
+            left -= len(each) if isinstance(each, list | str) else 1
+            waiting += each if isinstance(each, list) else []
+        if left < 0:
+            raise CheckpointError(f"{path}: few bytes in it stand for many values, in each other")
+
+
+def _steps(file: IO[bytes]) -> Iterator[tuple[str, list[Any]]]:
+    """Yield the steps of a pickle that use values, and these; torch refuses where this ends.
+
+    Values are made as torch makes them, but nothing is called, and mappings are lists: no key is
+    hashed.
+    """
+    stack: list[Any] = []
+    marks: list[int] = []
+    memo: dict[Any, Any] = {}
+    for opcode, given, _ in pickletools.genops(file):
+        kind, before = opcode.name, opcode.stack_before
+        if kind == "MARK":
+            marks.append(len(stack))
+        elif "PUT" in kind:
+            memo[given] = stack[-1]
+        elif "GET" in kind:
+            stack.append(memo[given])
+        elif not before:  # it makes a value
+            stack.append([] if "EMPTY" in kind else given)
+        else:
+            start = len(stack) - len(before)
+            if pickletools.markobject in before:  # [1, 2, "(", 3, 4]: APPENDS takes [2, 3, 4]
+                start = marks.pop() - before.index(pickletools.markobject)
+            parts = stack[start:]
+            del stack[start:]
+            if "TUPLE" in kind:
+                stack.append(parts)
+                continue
+            if kind in ("REDUCE", "NEWOBJ", "BINPERSID"):
+                stack.append([])
+            elif kind in ("APPEND", "APPENDS", "SETITEM", "SETITEMS", "BUILD"):
+                parts[0].extend(parts[1:])
+                stack.append(parts[0])
+            else:
+                return
+            yield kind, parts
 
 
 def _read_torch(path: Path) -> dict[str, Tensor]:
@@ -191,10 +263,7 @@ def _refusal(error: Exception) -> str:
     # "Trying to load unsupported GLOBAL posix.system whose module posix is blocked"
     unsafe = re.search(r"GLOBAL ([\w.]+)", text)
     if unsafe:
-        return (
-            f"holds pickled code or objects ({unsafe[1]}) beside tensors, refused and not run; "
-            "save the state_dict alone, best as safetensors"
-        )
+        return _HOLDS_CODE.format(unsafe[1])
     if "legacy .tar format" in text:
         return (
             "is in PyTorch's tar format of before 2017, which cannot be read as weights only; "

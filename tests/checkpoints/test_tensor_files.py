@@ -2,7 +2,9 @@
 
 import json
 import pickle
+import random
 import zipfile
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save_file
+from torch import nn
 
 from bertlab.checkpoints import tensor_files
-from bertlab.checkpoints.tensor_files import check_tensors, read_tensors
+from bertlab.checkpoints.tensor_files import check_tensors, load_torch_file, read_tensors
 from bertlab.errors import CheckpointError
+from tests.reliability.bombs import LEGACY_START, hash_pickles
 
 TENSORS = {
     "a.weight": torch.arange(6, dtype=torch.float32).view(2, 3),
@@ -142,6 +146,38 @@ def test_pickled_code_is_refused_and_never_runs(tmp_path: Path, form: str) -> No
     if form != "pickle":  # the file is the danger that it is meant to be
         torch.load(path, weights_only=False)
         assert intruded.exists()
+
+
+@pytest.mark.parametrize("name", sorted(hash_pickles(random.Random(0))))
+@pytest.mark.parametrize("form", ["zip", "legacy"])
+def test_values_in_each_other_are_neither_hashed_nor_copied(
+    tmp_path: Path, name: str, form: str
+) -> None:
+    path = tmp_path / "pytorch_model.bin"
+    pickled = hash_pickles(random.Random(0))[name]
+    if form == "zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("archive/data.pkl", pickled)
+            archive.writestr("archive/version", "3\n")
+    else:
+        path.write_bytes(LEGACY_START + pickled)
+    is_called = name in ("function", "class", "frozen set", "numbers")
+    refused(path, "holds pickled code or objects" if is_called else "in each other")
+
+
+def test_plain_values_of_every_kind_are_read(tmp_path: Path) -> None:
+    betas, tied = (0.9, 0.999), torch.ones(2)
+    content = {
+        "set": {1, 2, (3, 4)},
+        "counter": Counter("aab"),
+        (1, 2): [b"bytes" * 99, 1j, torch.Size([2, 3]), torch.device("cpu"), torch.float16],
+        "groups": [{"betas": betas, "params": [n]} for n in range(99)],
+        "tied": [tied] * 99 + [nn.Parameter(tied), torch.ones(3, 3).t()],
+        "module": nn.Linear(2, 2).state_dict(),
+    }
+    for zipped in (True, False):
+        torch.save(content, tmp_path / "a.pt", _use_new_zipfile_serialization=zipped)
+        assert str(load_torch_file(tmp_path / "a.pt")) == str(content)
 
 
 @pytest.mark.parametrize(

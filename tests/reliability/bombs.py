@@ -302,6 +302,76 @@ def checkpoint(folder: Path, run: Path, rng: random.Random) -> list[str]:
     return ["validate", "--ckpt_path", str(path), _CPU]
 
 
+# PyTorch's format before 1.6 is pickles one after another: two numbers, what wrote it, the content
+LEGACY_START = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19." + b"\x80\x02M\xe9\x03." + b"\x80\x02}."
+
+
+def hash_pickles(rng: random.Random) -> dict[str, bytes]:
+    """Return pickles of few bytes that take ages to hash or print, or that copy a text."""
+    depth = rng.randrange(30, 90)
+    pairs = b"".join(b"h%ch%c\x86q%c" % (n, n, n + 1) for n in range(depth))  # t = (t, t)
+    nested = b"h%c" % depth
+    text = rng.randrange(1, 3) * MB
+    copied = b"X" + text.to_bytes(4, "little") + b"a" * text + b"q\xf1X\6\0\0\0latin1q\xf2"
+    ordered = b"ccollections\nOrderedDict\n"
+    sets = b"c__builtin__\nset\n"
+    steps = {
+        "key": b"}" + nested + b"K\1s",
+        "keys": b"}(" + nested + b"K\1u",
+        "ordered key": ordered + b")R" + nested + b"K\1s",
+        "pairs": ordered + b"]" + nested + b"K\1\x86a\x85R",
+        "set": rng.choice([b"cbuiltins\nset\n", sets]) + b"]" + nested + b"a\x85R",
+        "counter": b"ccollections\nCounter\n]" + nested + b"a\x85R",
+        "frozen set": b"cbuiltins\nfrozenset\n]" + nested + b"a\x85R",
+        "storage": b"(X\7\0\0\0storagectorch\nFloatStorage\n" + nested + b"X\3\0\0\0cpuK\1tQ",
+        "state": ordered + b")R}" + nested + b"K\1sb",
+        "function": nested + b")R",
+        "class": nested + b")\x81",
+        "copies": copied + b"c_codecs\nencode\nq\3" + b"h\3h\xf1h\xf2\x86R" * 2000,
+        "sets": b"](" + b"K\1" * text + b"eq\xf1" + sets + b"q\xf2" + b"h\xf2h\xf1\x85R" * 20_000,
+        "numbers": b"ctorch\nFloatTensor\nJ\0\0\0\x7f\x85R",
+    }
+    return {name: b"\x80\x02](" + b")q\0" + pairs + each + b"e." for name, each in steps.items()}
+
+
+def hashes(folder: Path, run: Path, rng: random.Random) -> list[str]:
+    """Checkpoints of :func:`hash_pickles`, old and new, for each command that reads one."""
+    pickle = rng.choice(sorted(hash_pickles(rng).items()))[1]
+    path = folder / rng.choice(["last.ckpt", "pytorch_model.bin"])
+    if rng.random() < 0.3:
+        path.write_bytes(LEGACY_START + pickle + b"\x80\x02].")
+    else:
+        with (
+            zipfile.ZipFile(run / "checkpoints" / "last.ckpt") as whole,
+            zipfile.ZipFile(path, "w") as spoilt,
+        ):
+            for each in whole.namelist():
+                pickled = each.endswith("data.pkl")
+                spoilt.writestr(each, pickle if pickled else whole.read(each))
+    given = str(path)
+    if path.suffix == ".bin":
+        (folder / "config.json").write_text('{"model_type": "bert"}', "utf-8")
+        given = str(folder)
+    new = str(folder / "new")
+    evaluated = ["--evaluation", "held_out_loss", "--data", str(run / "config.yaml")]
+    ways = [
+        ["predict", "--ckpt_path", given, "--text", "it is", _CPU],
+        [*_fit_again(run), "--model.init_from", given, "--run_dir", new],
+        ["export", given, new],
+        ["evaluate", "--ckpt_path", given, *evaluated],
+    ]
+    if path.suffix == ".ckpt":
+        ways += [
+            [*_fit_again(run), "--ckpt_path", given, "--run_dir", new],
+            ["validate", "--ckpt_path", given, _CPU],
+        ]
+    return rng.choice(ways)
+
+
+def _fit_again(run: Path) -> list[str]:
+    return ["fit", "--config", str(run / "config.yaml"), *_ONE_STEP]
+
+
 def config(folder: Path, run: Path, rng: random.Random) -> list[str]:
     """Aliases of aliases, long lists, deep ones, a device, a file that is too large."""
     path = folder / "config.yaml"
@@ -367,5 +437,5 @@ def study(folder: Path, run: Path, rng: random.Random) -> list[str]:
 
 MAKERS: tuple[Maker, ...] = (
     *(a_table, json_rows, named_formats, parquet, arrow, saved_data_sets, hub, text),
-    *(tokenizer_json, checkpoint, config, records, study),
+    *(tokenizer_json, checkpoint, hashes, config, records, study),
 )

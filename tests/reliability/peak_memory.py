@@ -19,7 +19,10 @@ _SECONDS = 120
 
 @dataclass(frozen=True)
 class Measured:
-    """What a command did: exit code, megabytes at its peak, and what it wrote to stderr."""
+    """What a command did: exit code, megabytes at its peak, and what it wrote to stderr.
+
+    A code below zero is the signal that ended it: SIGALRM after two minutes.
+    """
 
     code: int
     peak: int
@@ -58,8 +61,10 @@ def measure(arguments: list[str]) -> Measured:
                 os._exit(1)
         os.close(writer)
         with os.fdopen(reader) as pipe:
-            told = pipe.read().split() or ["-1", str(_MOST >> 20)]  # it was killed
-        os.waitpid(child, 0)
+            told = pipe.read().split()
+        _, status, used = os.wait4(child, 0)
+        if not told:  # it was killed: by its alarm, or as it was refused memory
+            told = [str(os.waitstatus_to_exitcode(status)), str(used.ru_maxrss >> 10)]
         error.seek(0)
         return Measured(int(told[0]), int(told[1]), error.read().decode(errors="replace"))
 

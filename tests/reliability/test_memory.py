@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ from tests.reliability.peak_memory import Measured
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc tells the peak")
 
 MOST_MB = 1000
-_FAST = ("json_rows", "tokenizer_json", "checkpoint", "records")  # the others every night
+_FAST = ("json_rows", "tokenizer_json", "checkpoint", "hashes", "records")  # the others every night
 _NIGHTLY = 20
 Measure = Callable[[list[str]], Measured]
 
@@ -52,7 +53,10 @@ def check(maker: Maker, seed: int, run: Path, folder: Path, measure: Measure) ->
     arguments = maker(folder, run, random.Random(seed))
     told = measure(arguments)
     shown = f"seed {seed}: {' '.join(arguments)}: {told}"
+    print(f"{maker.__name__} {seed}: {told.peak:.0f} MB")  # -rP shows it
     assert told.peak <= MOST_MB, shown
+    if told.code == -signal.SIGALRM:  # memory is what is promised, not time
+        return
     assert told.code in (0, 2), shown
     names = (*(path.name for path in folder.rglob("*")), "data.validation_fraction")
     check_answered(Answer(told.code, "", told.error), names)

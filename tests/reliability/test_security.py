@@ -20,6 +20,7 @@ PROMISES = {
         "tests/checkpoints/test_tensor_files.py::test_an_index_cannot_name_a_file_outside_its_folder",
         "tests/checkpoints/test_tensor_files.py::test_every_truncation_is_refused",
         "tests/checkpoints/test_tensor_files.py::test_stand_ins_for_a_file_are_recognized",
+        "tests/checkpoints/test_tensor_files.py::test_values_in_each_other_are_neither_hashed_nor_copied",
         f"{CANARIES}::test_a_pickle_for_a_checkpoint",
         "tests/checkpoints/test_training_state.py::test_another_state_is_refused_before_it_is_taken",
         "tests/checkpoints/test_training_state.py::test_parts_of_another_kind_are_named",
@@ -63,11 +64,13 @@ PROMISES = {
         f"{REMOTE}::test_what_another_user_put_into_the_cache_is_fetched_again",
         f"{REMOTE}::test_a_run_does_not_go_on_with_other_shards",
     ],
-    "The demo answers this machine alone.": [
+    "The demo and `bertlab watch` answer this machine alone.": [
         "plugins/bertlab-pages/tests/test_demo.py::test_what_is_not_answered",
         "plugins/bertlab-pages/tests/test_demo.py::test_idle_connections_stop_nobody",
         "plugins/bertlab-pages/tests/test_demo.py::test_a_body_without_end_is_closed",
         "plugins/bertlab-pages/tests/test_demo.py::test_no_other_site_shows_the_page_in_a_frame",
+        "plugins/bertlab-pages/tests/test_watch.py::test_no_page_of_another_site_has_it_computed",
+        "plugins/bertlab-pages/tests/test_watch.py::test_nothing_else_is_served",
         "plugins/bertlab-pages/tests/test_hub.py::test_what_the_hub_answers_is_not_repeated",
         "plugins/bertlab-interop/tests/test_onnx.py::test_masked_lm_has_equal_logits",
     ],

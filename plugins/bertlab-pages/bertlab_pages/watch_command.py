@@ -5,6 +5,7 @@ from pathlib import Path
 
 from jsonargparse import ArgumentParser
 from werkzeug.exceptions import NotFound
+from werkzeug.serving import BaseWSGIServer
 from werkzeug.wrappers import Request, Response
 
 from bertlab import CheckpointError
@@ -21,9 +22,13 @@ def main(command: str, argv: list[str]) -> int:
     directory = Path(given.run)
     if not (directory / MANIFEST_FILE).is_file():
         raise CheckpointError(f"{directory}: no such run (it has no {MANIFEST_FILE})")
-    server = local_server(lambda request: answer(directory, request), ("/",), given.port)
-    serve(server, str(directory))
+    serve(new_server(directory, given.port), str(directory))
     return 0
+
+
+def new_server(directory: Path, port: int) -> BaseWSGIServer:
+    """Return a server of the page of a run; no page of another site may have it computed."""
+    return local_server(lambda request: answer(directory, request), (), port)
 
 
 def make_parser(command: str) -> ArgumentParser:

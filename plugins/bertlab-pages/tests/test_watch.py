@@ -8,15 +8,14 @@ from threading import Thread
 
 import pytest
 
-from bertlab_pages.local_server import local_server
-from bertlab_pages.watch_command import answer
+from bertlab_pages.watch_command import new_server
 from tests.conftest import Command
 
 
 @pytest.fixture
 def port(tiny_run: Path, tmp_path: Path) -> Iterator[int]:
     shutil.copytree(tiny_run, tmp_path / "run")
-    server = local_server(lambda request: answer(tmp_path / "run", request), ("/",), 0)
+    server = new_server(tmp_path / "run", 0)
     thread = Thread(target=server.serve_forever, daemon=True)
     thread.start()
     yield server.port
@@ -24,9 +23,10 @@ def port(tiny_run: Path, tmp_path: Path) -> Iterator[int]:
     server.server_close()
 
 
-def ask(port: int, path: str = "/", host: str | None = None) -> tuple[int, str]:
+def ask(port: int, path: str = "/", **headers: str) -> tuple[int, str]:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-    connection.request("GET", path, headers={"Host": host or f"127.0.0.1:{port}"})
+    told = {"Host": f"127.0.0.1:{port}", **headers}
+    connection.request("GET", path, headers={n.replace("_", "-"): told[n] for n in told})
     found = connection.getresponse()
     return found.status, found.read().decode()
 
@@ -47,7 +47,13 @@ def test_the_page_follows_the_run(port: int, tmp_path: Path) -> None:
 def test_nothing_else_is_served(port: int) -> None:
     for path in ("/config.yaml", "/../run/config.yaml", "/%2e%2e/etc/passwd", "/run.html"):
         assert ask(port, path)[0] == 404
-    assert ask(port, host="evil.example")[0] == 403
+    assert ask(port, Host="evil.example")[0] == 403
+
+
+def test_no_page_of_another_site_has_it_computed(port: int) -> None:
+    assert ask(port, Sec_Fetch_Site="cross-site")[0] == 403
+    assert ask(port, Referer="http://evil.example/")[0] == 403
+    assert ask(port, Sec_Fetch_Site="same-origin")[0] == 200  # as the page loads itself again
 
 
 def test_what_is_no_run(bertlab: Command, tmp_path: Path) -> None:

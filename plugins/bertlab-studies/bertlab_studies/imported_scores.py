@@ -15,7 +15,15 @@ import numpy as np
 
 from bertlab import nearest
 from bertlab.api import ConfigError, DataError, RawExamples
-from bertlab.extend import RowReading, choose_seed, ending_format, is_share, manifest, open_rows
+from bertlab.extend import (
+    RowReading,
+    choose_seed,
+    ending_format,
+    is_share,
+    manifest,
+    open_rows,
+    without_secrets,
+)
 from bertlab_evaluations.clusters import Clusters, clusters_of
 from bertlab_studies.errors import StudyError
 from bertlab_studies.report.repeats import RunResult, add_results
@@ -84,12 +92,12 @@ def import_scores(
     runs = _Table(raw, roles, measured).runs()
     study = _study(Path(source).name.split(".")[0] or "scores", runs, baseline, decide, lower)
     study.remarks += _unknown(raw, roles, measured, study)
-    data = Path(source).read_bytes()
-    study.manifest = {
-        "command": f"bertlab study import {source}",
-        "scores": f"{source}, SHA-256 {hashlib.sha256(data).hexdigest()[:_DIGITS]}",
-        **manifest({}),
-    }
+    shown, file = without_secrets(source), Path(source)
+    if file.is_file():  # a URL or a pipe is read once
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()
+        shown = f"{source}, SHA-256 {digest[:_DIGITS]}"
+    command = f"bertlab study import {without_secrets(source)}"
+    study.manifest = {"command": command, "scores": shown, **manifest({})}
     return study
 
 

@@ -1,8 +1,11 @@
 """Scores of runs that bertlab did not make."""
 
 import json
+import os
 from pathlib import Path
+from threading import Thread
 
+import fsspec
 import numpy as np
 import pytest
 from scipy import stats
@@ -172,3 +175,14 @@ def test_the_command_writes_a_report(
         code, _, error = bertlab("study", "import", *arguments)
         assert code == 2
         assert error.count("\n") == 1
+
+
+def test_a_pipe_is_read_once_and_a_url_without_its_secrets(tmp_path: Path) -> None:
+    table = "variant,score\na,0.5\na,0.6\nb,0.7\nb,0.9\n"
+    os.mkfifo(tmp_path / "pipe.csv")
+    writer = Thread(target=(tmp_path / "pipe.csv").write_text, args=(table,), daemon=True)
+    writer.start()
+    assert import_scores(str(tmp_path / "pipe.csv")).manifest["scores"].endswith("pipe.csv")
+    fsspec.filesystem("memory").pipe("/me:geheim@scores.csv", table.encode())
+    study = import_scores("memory://me:geheim@scores.csv")
+    assert "geheim" not in json.dumps(study.manifest)
