@@ -51,15 +51,9 @@ def explain_bug(error: BaseException, arguments: Sequence[str]) -> str:
 def _write(text: str, prefix: str, folder: Path | None) -> Path:
     # a name of its own: several processes of one run may crash in the same second
     with tempfile.NamedTemporaryFile(
-        "w",
-        encoding="utf-8",
-        errors="backslashreplace",
-        prefix=prefix,
-        suffix=".txt",
-        dir=folder,
-        delete=False,
+        prefix=prefix, suffix=".txt", dir=folder, delete=False
     ) as file:
-        file.write(without_secrets(text))
+        file.write(without_secrets(text).encode("utf-8", "backslashreplace"))
     return Path(file.name)
 
 

@@ -83,7 +83,6 @@ _LEAST = {
     "num_nodes": 1,
 }
 
-
 # callbacks of Lightning's that change what a step is, or what the weights are called
 _REFUSED = {
     "GradientAccumulationScheduler": "a step has the same number of parts all along; expected "
@@ -101,11 +100,8 @@ _REFUSED = {
 }
 
 # DDP waits for the gradient of every parameter, unless it is told that some have none
-_WITH_IDLE = {
-    "auto": "ddp_find_unused_parameters_true",
-    "ddp": "ddp_find_unused_parameters_true",
-    "ddp_spawn": "ddp_spawn_find_unused_parameters_true",
-}
+_WITH_IDLE = {each: f"{each}_find_unused_parameters_true" for each in ("ddp", "ddp_spawn")}
+_WITH_IDLE["auto"] = _WITH_IDLE["ddp"]
 
 
 def make_trainer(

@@ -22,6 +22,7 @@ MORE_HELP = {
     "predict": "predict --help all",
     "prepare": "prepare --executor ray --help",
     "study run": "study run --executor ray --help\nstudy run --executor slurm --help",
+    "tokenizer": "tokenizer --extend MODEL --help",
 }
 
 

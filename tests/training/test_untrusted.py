@@ -208,7 +208,8 @@ USERS = {
     *(f"trainer.{key}" for key in ("devices", "num_nodes", "strategy", "barebones")),
     *(f"trainer.{key}" for key in ("callbacks", "logger", "plugins", "profiler")),
     *(f"trainer.{key}" for key in ("default_root_dir", "fast_dev_run", "model_registry")),
-    *("seeds", "against_scratch", "check_every"),  # of packages
+    *("seeds", "against_scratch", "check_every", "say_cost"),  # of packages
+    "without_hooks",
 }
 KINDS = {
     "text": [],

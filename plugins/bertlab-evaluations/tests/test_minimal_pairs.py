@@ -353,7 +353,7 @@ def test_a_file_of_two_columns(tiny_run, tmp_path):
             "settings.method: found 'orginal'",
         ),
         (["--evaluation", "minimal_pairs", "--data", "/nowhere"], "/nowhere"),
-        ([], "--evaluation NAME or --config FILE"),
+        ([], "expected NAME or --config FILE"),
         (["--config", "a.yaml", "--evaluation", "minimal_pairs"], "one of them"),
     ],
 )

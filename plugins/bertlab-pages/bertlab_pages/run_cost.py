@@ -35,6 +35,7 @@ from bertlab.extend import (
     read_request,
     resolve_request,
     whole_ends,
+    write_text,
 )
 from bertlab_pages.step_cost import StepCost, Steps
 
@@ -286,9 +287,7 @@ def _made_up_data(config: Config, folder: Path) -> PretrainingData:
     given.pop("tokenizer_kind", None)
     size = _vocabulary(given)
     words = [f"w{number:x}" for number in range(size - len(_SPECIAL) - len(string.punctuation))]
-    (folder / "vocab.txt").write_text(
-        "\n".join([*_SPECIAL, *string.punctuation, *words]) + "\n", "utf-8"
-    )
+    write_text(folder / "vocab.txt", "\n".join([*_SPECIAL, *string.punctuation, *words]) + "\n")
     draw = random.Random(1)  # noqa: S311  no secret
     texts, needed = [], _needed_words(given)
     documents = list(_own_documents(given)) or [*_typical_documents(draw)]
@@ -300,7 +299,7 @@ def _made_up_data(config: Config, folder: Path) -> PretrainingData:
             break
     while len(texts) < 40:  # some are held out
         texts.append(_made_up(draw.choice(documents), words, draw))
-    (folder / "text.txt").write_text("\n\n".join(texts) + "\n", "utf-8")
+    write_text(folder / "text.txt", "\n\n".join(texts) + "\n")
     made = {"corpus": [str(folder / "text.txt")], "corpus_format": "sentences"}
     made |= {"tokenizer": str(folder / "vocab.txt"), "cache_dir": str(folder / "cache")}
     fixed = {"prepare_workers": 1, "text_column": "text"}
