@@ -22,7 +22,7 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.utilities.seed import isolate_rng
 
 from bertlab import load_tokenizer
-from bertlab.api import BertlabError, ConfigError, TaskContext, TaskData
+from bertlab.api import BertlabError, ConfigError, TaskContext
 from bertlab.extend import (
     BertModule,
     Config,
@@ -121,34 +121,22 @@ def measure_pretraining(
         return _cost(config, data, tasks, device, clock)
 
 
-def measure_prepared(
-    config: Config, data: TaskData, trainer: Trainer, clock: Callable[[], float] = time.perf_counter
-) -> RunCost | None:
-    """Return what a run costs whose data is read; as :func:`measure_pretraining`."""
-    device = device_of(config)
-    if device is None:
-        return None
-    data.trainer = trainer
-    with isolate_rng():  # the run's weights and draws stay as they are
-        return _cost(config, data, build_tasks(config["model"]), device, clock)
-
-
 def _cost(
     config: Config,
-    data: TaskData,
+    data: PretrainingData,
     tasks: Mapping[str, Any],
     device: torch.device,
     clock: Callable[[], float],
 ) -> RunCost:
     trainer, model = config["trainer"], config["model"]
-    tokenizer = cast("Any", data).tokenizer  # of all three DataModules
+    tokenizer = data.tokenizer
+    assert tokenizer is not None  # it is connected
     encoder = build_encoder(model["encoder"], tokenizer.vocab_size)
     known = (data.token_counts, data.labels, data.head_labels)
     optimizer = read_optimizer(_optimizer_section(model["optimizer"]))
     module = BertModule(encoder, tasks, TaskContext(encoder, tokenizer, *known), optimizer)
     module.to(device)
-    if is_made_up := data.trainer is None:
-        data.trainer = cast("Trainer", _AloneTrainer(max_steps=trainer.get("max_steps") or 1000))
+    data.trainer = cast("Trainer", _AloneTrainer(max_steps=trainer.get("max_steps") or 1000))
     data.train_dataloader()
     low, high = whole_ends(data.sequences_per_step())
     parts = trainer.get("accumulate_grad_batches") or 1
@@ -158,19 +146,43 @@ def _cost(
         module, data.training_steps.first, sequences, 1 if parts == "auto" else parts,
         precision, loads, clock,
     ).measure()  # fmt: skip
-    own = None if is_made_up else data
-    steps = steps_of(config, own, sequences * step.tokens)
-    rows = sum(len(each.rows) for each in data.evaluation_sets())
-    held_out = rows or config["data"].get("validation_sequences", 0)
-    evaluations = _evaluations(trainer, steps, own)
+    # what Python and its libraries take beside a step
+    other = process_memory() if device.type == "cpu" else 0
+    held_out = config["data"].get("validation_sequences", 0)
+    steps = steps_of(config, sequences * step.tokens)
+    evaluations = _evaluations(trainer, steps)
+    return whole_cost(config, step, steps, evaluations, held_out, other + step.memory)
+
+
+def whole_cost(
+    config: Config,
+    step: StepCost,
+    steps: int | None,
+    evaluations: int,
+    held_out: float,
+    memory: float,
+) -> RunCost:
+    """Return what a run takes.
+
+    Args:
+        config: of it.
+        step: what one of its steps takes.
+        steps: of the run; None where they are not known.
+        evaluations: of the run, its end included.
+        held_out: sequences of an evaluation.
+        memory: bytes.
+    """
     kept = config.get("checkpoint", {}).get("save_top_k", 1)
     files = 1 + (evaluations if kept == -1 else min(kept, evaluations))
     seconds = None
     if steps is not None:
         seconds = steps * step.seconds + evaluations * held_out * step.evaluation
-    # what Python and its libraries take beside a step
-    other = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss if device.type == "cpu" else 0
-    return RunCost(steps, step, seconds, files * step.checkpoint, other + step.memory)
+    return RunCost(steps, step, seconds, files * step.checkpoint, memory)
+
+
+def process_memory() -> float:
+    """Return the most bytes of memory that this process has had so far."""
+    return 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 @dataclass
@@ -203,12 +215,11 @@ def device_of(config: Config) -> torch.device | None:
     return torch.device("cuda" if on_gpu else "cpu")
 
 
-def steps_of(config: Config, data: TaskData | None, tokens: float) -> int | None:
+def steps_of(config: Config, tokens: float) -> int | None:
     """Return the optimizer steps of a run; None if its text has to be prepared to know them.
 
     Args:
         config: of it.
-        data: its own, if it is read; None where it is made up.
         tokens: of a step.
     """
     trainer = config["trainer"]
@@ -219,24 +230,16 @@ def steps_of(config: Config, data: TaskData | None, tokens: float) -> int | None
         found.append(config["max_tokens"] / tokens)
     if config.get("max_words"):
         found.append(config["max_words"] / (tokens * _WORDS_A_TOKEN))
-    epochs = trainer.get("max_epochs")
-    if epochs not in (None, -1) and data is not None:
-        found.append(epochs * data.steps_per_epoch())
     return None if min(found) == math.inf else max(1, round(min(found)))
 
 
-def _evaluations(trainer: Mapping[str, Any], steps: int | None, data: TaskData | None) -> int:
+def _evaluations(trainer: Mapping[str, Any], steps: int | None) -> int:
     """Return how often a run evaluates, its end included."""
     interval = trainer.get("val_check_interval")
-    if steps is None:
+    if steps is None or not isinstance(interval, int) or isinstance(interval, bool):
         return 1
-    if isinstance(interval, int) and not isinstance(interval, bool):
-        parts = trainer.get("accumulate_grad_batches") or 1
-        return max(1, math.ceil(steps / max(1, interval // (1 if parts == "auto" else parts))))
-    if data is None:
-        return 1
-    epoch = data.steps_per_epoch() * (interval or 1.0)
-    return max(1, math.ceil(steps / epoch))
+    parts = trainer.get("accumulate_grad_batches") or 1
+    return max(1, math.ceil(steps / max(1, interval // (1 if parts == "auto" else parts))))
 
 
 def _optimizer_section(section: Mapping[str, Any]) -> dict[str, Any]:
@@ -252,17 +255,18 @@ def _optimizer_section(section: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def within_an_hour(config: Config, cost: RunCost) -> str | None:
-    """Return what to train in an hour, of a pre-training that takes longer; None of a shorter one.
+    """Return what to train in an hour, of a run that takes longer; None of a shorter one.
 
     Args:
-        config: of the pre-training.
+        config: of the run; smaller encoders are timed for a pre-training.
         cost: of it.
     """
     if cost.seconds is None or cost.seconds <= HOUR or cost.steps is None:
         return None
     here = int(HOUR * cost.steps / cost.seconds)
     words = f"within an hour: {here:,} of the {cost.steps:,} steps (--trainer.max_steps {here})"
-    given = config["model"]["encoder"].get("preset")
+    model = config["model"]
+    given = None if model.get("head") or model.get("heads") else model["encoder"].get("preset")
     smaller = _PRESETS[_PRESETS.index(given) + 1 :] if given in _PRESETS else ()
     for preset in smaller:
         other = measure_pretraining(with_preset(config, preset))

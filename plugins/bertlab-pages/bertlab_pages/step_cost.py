@@ -79,7 +79,7 @@ class Steps:
             evaluation=evaluation,
             memory=weights + (_COPIES - 1) * trained + _TEMPORARY * saved * part,
             tokens=tokens,
-            checkpoint=weights + 2 * trained,
+            checkpoint=checkpoint_size(module),
         )
 
     def _part(self, part: int) -> tuple[int, float, float, float]:
@@ -173,6 +173,12 @@ def _loss(module: BertModule, batch: PackedBatch) -> Tensor:
 
 def _closure() -> float:
     return 0.0
+
+
+def checkpoint_size(module: nn.Module) -> float:
+    """Return the bytes of a checkpoint: weights, and two moments of those that are trained."""
+    trained = _bytes(p for p in module.parameters() if p.requires_grad)
+    return _bytes(module.parameters()) + 2 * trained
 
 
 def _bytes(tensors: Iterable[Tensor]) -> float:

@@ -72,7 +72,7 @@ def test_a_run_says_its_cost_and_stays_as_it_is(
         assert all(torch.equal(state[name], ends[0][0][name]) for name in state)
 
 
-def test_rows_are_timed_as_they_are(
+def test_first_steps_tell_the_cost_of_rows_and_evaluations_do_not_count(
     bertlab: Command, tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(say_cost, "_FEW", 1)
@@ -81,10 +81,13 @@ def test_rows_are_timed_as_they_are(
     code, output, error = bertlab(
         *("fit", "--model.init_from", tiny_run, "--model.head", "single_sentence"),
         *("--data.source", rows, "--data.max_seq_length", 32, "--data.batch_size", 8),
-        *("--trainer.max_epochs", 2, "--trainer.accelerator", "cpu", "--run_dir", tmp_path / "r"),
+        *("--trainer.max_epochs", 6, "--trainer.accelerator", "cpu", "--run_dir", tmp_path / "r"),
     )
     assert code == 0, error
-    assert "on this machine: about" in output
+    # 5 steps an epoch, each evaluated: the eighth step is of the second one
+    first, second, rest = re.split(r"(?<=\n)(?=step )", output[output.index("step 5 ") :], maxsplit=2)
+    assert "on this machine" not in first
+    assert re.search(r"on this machine: about .+ \(\d+ ms a step\), .+ of disk", first + second + rest)
 
 
 def test_words() -> None:
