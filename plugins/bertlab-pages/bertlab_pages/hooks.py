@@ -32,7 +32,7 @@ def bertlab_fit_arguments(parser: "LightningArgumentParser") -> FitKeys:
         "--say_cost",
         type=bool,
         default=True,
-        help="time a few steps first, and say what the run will take; not of a run of few steps",
+        help="time a few steps, and say what the run will take; not of a run of few steps",
     )
     return FitKeys(not_recorded=("task_name", "say_cost"))
 
