@@ -28,7 +28,7 @@ KERNELS = "kernels"  # of a session in the manifest
 class PathTaken(Callback):
     """Writes the path that was taken to the last session of the run's manifest.
 
-    When training starts, and again when it ends: steps may have ceased to be replayed.
+    After the first batch, and again when training ends: steps may have ceased to be replayed.
 
     Args:
         directory: of the run.
@@ -36,17 +36,27 @@ class PathTaken(Callback):
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self._is_first = True
 
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_train_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: object,
+        batch: object,
+        batch_idx: int,
+    ) -> None:
         """Write the path as it begins."""
+        if self._is_first:
+            self._is_first = False
+            self.on_train_end(trainer, pl_module)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Write the path as it was to the end."""
         if trainer.is_global_zero and isinstance(pl_module, BertModule):
             with trainer.precision_plugin.train_step_context():
                 longest = getattr(trainer, "datamodule").max_seq_length  # noqa: B009  untyped
                 self._write(path_taken(pl_module, longest))
-
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Write the path as it was to the end."""
-        self.on_train_start(trainer, pl_module)
 
     def _write(self, path: dict[str, str]) -> None:
         record = read_manifest(self.directory)
