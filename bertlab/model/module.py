@@ -365,5 +365,5 @@ class BertModule(LightningModule):
         # equal on all devices; sync_dist tells Lightning so
         self.log_dict(found.results, logger=logger, sync_dist=True)
         self.log(f"{stage}/loss", found.loss, prog_bar=True, logger=logger, sync_dist=True)
-        if self.trainer.state.fn == TrainerFn.FITTING:
+        if self.trainer.state.fn == TrainerFn.FITTING and not self.trainer.sanity_checking:
             self.history[self.trainer.global_step] = found.results | {VAL_LOSS: found.loss}
