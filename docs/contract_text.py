@@ -39,7 +39,7 @@ def _described(name: str, found: object) -> Iterator[str]:
     given = name in _PAGES["GIVEN"]  # users do not make it
     yield f"### {name}\n"
     if not given:
-        yield f"```python\n{_signature(name, found)}\n```\n"
+        yield f"```text\n{_signature(name, found)}\n```\n"
     yield _markdown(found)
     own = vars(found) if inspect.isclass(found) and name not in _PAGES["FIELDS_ONLY"] else {}
     for method, member in own.items():
@@ -49,7 +49,7 @@ def _described(name: str, found: object) -> Iterator[str]:
             continue
         is_call = inspect.isfunction(value)
         shown = _signature(method, function) if is_call else f"{method}  # an attribute"
-        yield f"#### {name}.{method}\n\n```python\n{shown}\n```\n"
+        yield f"#### {name}.{method}\n\n```text\n{shown}\n```\n"
         yield _markdown(function)
 
 
