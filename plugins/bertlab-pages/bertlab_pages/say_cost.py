@@ -80,8 +80,11 @@ class SayCost(Callback):
         """Say it of a pre-training, whose text may take long to prepare."""
         if self.is_done or self.config["model"].get("objectives") is None or self._heads():
             return
-        if is_small(self.config["data"].get("corpus")):
-            return  # its first steps come within seconds
+        corpus = self.config["data"].get("corpus")
+        sources = [corpus] if isinstance(corpus, str) else corpus or []
+        is_there = sources and all(":" in each or Path(each).exists() for each in sources)
+        if not is_there or is_small(corpus):
+            return  # what is missing is told at once; first steps of little text come in seconds
         self.is_done = True
         steps = steps_of(self.config, self._size() * _TYPICAL)
         if steps is None or steps * self._size() >= _FEW:
