@@ -99,8 +99,13 @@ class TrainingParts(Callback):
 
 
 def parts_in(manifest: Mapping[str, object]) -> dict[int, float]:
-    """Return what a run's manifest says of its text's parts; {} if it says nothing."""
+    """Return what a run's manifest says of its text's parts; {} if it says nothing that can be."""
     found = manifest.get(PARTS)
     if not isinstance(found, dict):
         return {}
-    return {int(size): float(each) for size, each in found.items()}
+    # a manifest may be a stranger's
+    return {
+        int(size): float(each)
+        for size, each in found.items()
+        if size.isdecimal() and len(size) < 16 and isinstance(each, float) and 0 <= each <= 1
+    }
