@@ -37,7 +37,7 @@ def bertlab_fit_arguments(parser: "LightningArgumentParser") -> FitKeys:
     return FitKeys(not_recorded=("task_name", "say_cost"))
 
 
-# what the command that runs asks for
+# what the last command asks for, until another opens
 _asked: "list[Request]" = []
 
 
@@ -60,7 +60,7 @@ def bertlab_callbacks(run_dir: Path, config: "Namespace") -> "list[Callback]":
     if _asked and config.say_cost:
         from bertlab_pages.say_cost import SayCost, plain_config  # noqa: PLC0415
 
-        cost = [SayCost(plain_config(config, _asked.pop()))]
+        cost = [SayCost(plain_config(config, _asked[0]))]
         cost[0].before_data()
     else:
         cost = []

@@ -44,21 +44,19 @@ def plain_config(values: Namespace, request: Request) -> Config:
     return found
 
 
-def is_small(corpus: str | list[str] | None) -> bool:
-    """Whether text takes seconds to prepare: bertlab's own, or a few megabytes of files."""
+def takes_long(corpus: str | list[str] | None) -> bool:
+    """Whether text has to be fetched, or is over a few megabytes; False if some is missing."""
     sources = [corpus] if isinstance(corpus, str) else corpus or []
+    paths = [Path(each) for each in sources if ":" not in each and each != _OWN_TEXT]
+    if not all(path.exists() for path in paths):
+        return False  # the run itself says so
     size = 0
-    for path in map(Path, sources):
-        if str(path) == _OWN_TEXT:
-            continue
-        if not path.exists():
-            return False
-        files = path.rglob("*") if path.is_dir() else [path]
-        for file in files:
+    for path in paths:
+        for file in path.rglob("*") if path.is_dir() else [path]:
             size += file.stat().st_size
             if size > _SMALL:
-                return False
-    return bool(sources)
+                return True
+    return any(":" in each for each in sources)
 
 
 class SayCost(Callback):
@@ -80,11 +78,8 @@ class SayCost(Callback):
         """Say it of a pre-training, whose text may take long to prepare."""
         if self.is_done or self.config["model"].get("objectives") is None or self._heads():
             return
-        corpus = self.config["data"].get("corpus")
-        sources = [corpus] if isinstance(corpus, str) else corpus or []
-        is_there = sources and all(":" in each or Path(each).exists() for each in sources)
-        if not is_there or is_small(corpus):
-            return  # what is missing is told at once; first steps of little text come in seconds
+        if not takes_long(self.config["data"].get("corpus")):
+            return  # its first steps come within seconds
         self.is_done = True
         steps = steps_of(self.config, self._size() * _TYPICAL)
         if steps is None or steps * self._size() >= _FEW:

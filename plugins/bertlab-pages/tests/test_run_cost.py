@@ -89,7 +89,9 @@ def test_first_steps_tell_the_cost_of_rows_and_evaluations_do_not_count(
     assert code == 0, error
     begin, _, _ = output.partition("on this machine: about")
     assert "step 5 " in begin  # an epoch of 5 steps has been evaluated before the eighth
-    assert re.search(r"on this machine: about .+ms a step\), .+ of memory, .+ of disk", output)
+    assert re.search(
+        r"on this machine: about .+ms a step\), [\d.]+ [MG]B of memory, .+ of disk", output
+    )
 
 
 def test_words() -> None:
