@@ -22,6 +22,7 @@ from bertlab.extend import (
     Config,
     content_hash,
     differences,
+    explain_damage,
     explain_failed_write,
     new_folder,
     read_config,
@@ -41,7 +42,7 @@ from bertlab_studies.execute.run_state import (
 from bertlab_studies.folder import STUDY_FILE
 from bertlab_studies.plan.plan import HASH, Plan, PlannedRun, computed
 from bertlab_studies.plan.seed_parts import RunSeeds
-from bertlab_studies.report.sameness import corpus_now, data_of, read_manifest
+from bertlab_studies.report.sameness import corpus_now, data_of, manifest_of
 
 _PACKAGES = ("bertlab", "torch")
 _LINKED = "checkpoints"  # of a run: large, and replaced rather than changed
@@ -170,11 +171,12 @@ def _problem(plan: Plan, study_dir: Path, run: PlannedRun, source: Path) -> str:
     lines = differences(needed, {key: there.get(key) for key in needed})
     if lines:
         return f"its config differs: {lines[0]}"
-    return (
-        _other_versions(manifest)
-        or _other_corpus(manifest, corpus)
-        or _other_data(plan, study_dir, run, manifest)
-    )
+    with explain_damage(source / MANIFEST_FILE):
+        return (
+            _other_versions(manifest)
+            or _other_corpus(manifest, corpus)
+            or _other_data(plan, study_dir, run, manifest)
+        )
 
 
 def _other_versions(manifest: Mapping[str, Any]) -> str:
@@ -208,7 +210,8 @@ def _other_data(plan: Plan, study_dir: Path, run: PlannedRun, manifest: Mapping[
     there = data_of(plan, run, manifest)
     for done in plan.in_order():
         if is_done(done.directory(study_dir)):
-            here = data_of(plan, done, read_manifest(done, study_dir))
+            with manifest_of(done, study_dir) as own:
+                here = data_of(plan, done, own)
             for key in here.keys() & there.keys():
                 if here[key] != there[key]:
                     return f"its {key[0]} is not that of {done.id} here"

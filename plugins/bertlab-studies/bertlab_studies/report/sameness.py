@@ -6,7 +6,8 @@ corpus, a file of rows or a vocabulary may be replaced while its name stays.
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from bertlab.extend import (
     Config,
     PretrainingData,
     TokenStoreError,
+    explain_damage,
     is_source,
     open_prepared,
     read_object,
@@ -74,14 +76,14 @@ def compare_runs(plan: Plan, study_dir: Path) -> Sameness:
     for run in plan.in_order():
         if not is_done(run.directory(study_dir)):
             continue
-        manifest = read_manifest(run, study_dir)
-        for key, value in data_of(plan, run, manifest).items():
-            if value is None:
-                silent.append(run.id)
-            else:
-                data[key].setdefault(value, []).append(run.id)
-        for key, value in _machine_of(plan, run, manifest).items():
-            machines[key].setdefault(value, []).append(run.id)
+        with manifest_of(run, study_dir) as manifest:
+            for key, value in data_of(plan, run, manifest).items():
+                if value is None:
+                    silent.append(run.id)
+                else:
+                    data[key].setdefault(value, []).append(run.id)
+            for key, value in _machine_of(plan, run, manifest).items():
+                machines[key].setdefault(value, []).append(run.id)
     mixed = {key: sides for key, sides in data.items() if len(sides) > 1}
     involved = {run for sides in mixed.values() for runs in sides.values() for run in runs}
     involved |= _descendants(plan, involved)
@@ -123,8 +125,9 @@ def other_kernels(plan: Plan, study_dir: Path, baseline: str) -> list[str]:
         own = ways.setdefault((stage, variant), {})
         for run in plan.runs_of(variant, stage, seed).values():
             if is_done(run.directory(study_dir)):
-                for part, found in _kernels_of(read_manifest(run, study_dir)).items():
-                    own.setdefault(part, set()).update(found)
+                with manifest_of(run, study_dir) as manifest:
+                    for part, found in _kernels_of(manifest).items():
+                        own.setdefault(part, set()).update(found)
     lines = []
     for (stage, variant), own in ways.items():
         theirs = ways[stage, baseline]
@@ -147,8 +150,8 @@ def _kernels_of(manifest: Manifest) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for session in sessions_of(manifest)[1:]:
         for part, way in session.get("kernels", {}).items():
-            if way not in found.setdefault(part, []):
-                found[part].append(way)
+            if (told := str(way)) not in found.setdefault(part, []):
+                found[part].append(told)
     return found
 
 
@@ -199,10 +202,10 @@ def refuse_other_corpus(plan: Plan, study_dir: Path, elsewhere: bool) -> None:
         config = plan.configs[run.variant, run.stage]
         if is_zero_shot(config) or "corpus" not in config["data"]:
             continue
-        manifest = read_manifest(run, study_dir)
         key = _key("corpus", config["data"], _CORPUS)
-        if manifest.get("corpus"):
-            begun[key].setdefault(manifest["corpus"], []).append(run.id)
+        with manifest_of(run, study_dir) as manifest:
+            if manifest.get("corpus"):
+                begun[key].setdefault(manifest["corpus"], []).append(run.id)
         if not is_done(run.directory(study_dir)):
             to_come[key] = config
     for key in begun.keys() & to_come.keys():
@@ -344,7 +347,13 @@ def _counted(runs: list[str], all_named: bool) -> str:
     return " and ".join(words)
 
 
-def read_manifest(run: PlannedRun, study_dir: Path) -> Manifest:
-    """Return the manifest of a run; empty if there is none."""
+@contextmanager
+def manifest_of(run: PlannedRun, study_dir: Path) -> Iterator[Manifest]:
+    """Yield the manifest of a run, empty if there is none; name it if the block cannot read it.
+
+    Raises:
+        UnreadableError: it is not what a run writes.
+    """
     path = run.directory(study_dir) / MANIFEST_FILE
-    return read_object(path) if path.is_file() else {}
+    with explain_damage(path):
+        yield read_object(path) if path.is_file() else {}

@@ -8,6 +8,7 @@ import pytest
 
 from bertlab.data.corpus.corpus import Corpus
 from bertlab.errors import CorpusError
+from bertlab.files import UnreadableError
 from bertlab_studies.errors import MixtureError
 from bertlab_studies.execute import local
 from bertlab_studies.execute.executor import Local
@@ -49,6 +50,33 @@ def leave_all(study: Study, **of_last: Any) -> PlannedRun:
     for run in study.runs:
         leave(study, run, **(of_last if run is last else {}))
     return last
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"packages": [1]},
+        {"plugin_contents": {"a": 5}},
+        {"data": 7},
+        {"corpus": ["a"]},
+        {"sessions": [{"kernels": [1]}]},
+        {"sessions": [{"kernels": 5}]},
+    ],
+)
+def test_a_manifest_that_no_run_writes_is_named(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    study = opened(tmp_path, **EVALUATE)
+    for run in study.runs:
+        leave(study, run, **wrong)
+    with pytest.raises(UnreadableError) as caught:
+        study.report()
+    files = [str(run.directory(study.study_dir) / "manifest.json") for run in study.runs]
+    assert caught.value.filename in files
+
+
+def test_kernels_are_shown_whatever_they_are(tmp_path: Path) -> None:
+    study = opened(tmp_path, **EVALUATE)
+    leave_all(study, sessions=[{"kernels": {"attention": {"a": [1]}}}])
+    assert study.report()
 
 
 def test_runs_that_are_the_same(tmp_path: Path) -> None:
