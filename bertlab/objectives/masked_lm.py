@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import torch
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from bertlab.api.rng import CounterRNG
 
 EvaluationMasks = Literal["standard", "training"]
-_RATE = "model.objectives.mlm.rate"
 EVALUATION_RECIPE = MaskingRecipe()  # 15 %, tokens, 80/10/10
 
 
@@ -55,6 +54,7 @@ class MaskedLM(TokenPrediction):
     corrupts_input = True
     requires_mask = True
     requires_causal = False
+    predicts_from: ClassVar[int] = 0  # the state that predicts a token: -1, the one before it
 
     def __init__(
         self,
@@ -68,21 +68,21 @@ class MaskedLM(TokenPrediction):
         evaluation: EvaluationMasks = "standard",
     ) -> None:
         super().__init__()
+        key = f"model.objectives.{self.name}"  # of a subclass its own
         self.rate: ChangingNumber | None = None
         if isinstance(rate, dict):
-            self.rate = ChangingNumber.read(rate, _RATE)
-            self.requires_steps = _RATE if self.rate.schedule.needs_end else None
+            self.rate = ChangingNumber.read(rate, f"{key}.rate")
+            self.requires_steps = f"{key}.rate" if self.rate.schedule.needs_end else None
             rates = [self.rate.end, self.rate.start]
         else:
             rates = [rate]
         for each in rates:  # both ends are looked at; where there is no run, it is the first
-            self.recipe = MaskingRecipe(each, unit, mask_share, random_share, keep_share)
-        check_at_least("model.objectives.mlm.static_copies", static_copies, 1)
+            shares = mask_share, random_share, keep_share
+            self.recipe = MaskingRecipe(each, unit, *shares, objective=self.name)
+        check_at_least(f"{key}.static_copies", static_copies, 1)
         if evaluation not in get_args(EvaluationMasks):
             expected = " or ".join(get_args(EvaluationMasks))
-            raise ConfigError(
-                f"model.objectives.mlm.evaluation: found {evaluation!r}, expected {expected}"
-            )
+            raise ConfigError(f"{key}.evaluation: found {evaluation!r}, expected {expected}")
         self.evaluation = evaluation
         self.dynamic = dynamic
         self.static_copies = static_copies
@@ -117,7 +117,8 @@ class MaskedLM(TokenPrediction):
         One inner list, best first, for every ``[MASK]`` that the input holds.
         """
         positions = (batch.input_ids == self.classes.mask_id).nonzero().squeeze(-1)
-        fillers = self.most_probable(output.tokens.index_select(0, positions))
+        read = (positions + self.predicts_from).clamp(min=0)
+        fillers = self.most_probable(output.tokens.index_select(0, read))
         # [MASK] at [1, 2, 6], cu_seqlens [0, 4, 6, 8] -> ends [0, 2, 2, 3]
         ends = torch.searchsorted(positions, batch.cu_seqlens.long()).tolist()
         return [{"fillers": fillers[start:end]} for start, end in pairwise(ends)]

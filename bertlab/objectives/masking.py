@@ -5,7 +5,7 @@ With NumPy alone: `bertlab prepare`, whose report counts masks, loads no layers 
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, ClassVar
 
@@ -72,6 +72,7 @@ class MaskingRecipe:
         mask_share: share of the selected that become ``[MASK]``.
         random_share: share that become a uniformly random ordinary token.
         keep_share: share that stay as they are.
+        objective: whose keys a refusal names; recipes of two objectives may be equal.
 
     Raises:
         ConfigError: a value is out of range, or the three shares do not sum to 1.
@@ -83,22 +84,20 @@ class MaskingRecipe:
     mask_share: float = 0.8
     random_share: float = 0.1
     keep_share: float = 0.1
+    objective: str = field(default="mlm", compare=False)
 
     def __post_init__(self) -> None:
+        key = f"model.objectives.{self.objective}"
         if not 0 < self.rate <= 1:
-            raise ConfigError(
-                f"model.objectives.mlm.rate: found {self.rate}, expected over 0 and at most 1"
-            )
+            raise ConfigError(f"{key}.rate: found {self.rate}, expected over 0 and at most 1")
         masking_unit(self.unit)
         shares = {f.name: getattr(self, f.name) for f in fields(self) if f.name.endswith("_share")}
         for name, share in shares.items():
-            check_share(f"model.objectives.mlm.{name}", share)
+            check_share(f"{key}.{name}", share)
         total = sum(shares.values())
         if not math.isclose(total, 1, abs_tol=1e-6):
             found = ", ".join(f"{name} {share}" for name, share in shares.items())
-            raise ConfigError(
-                f"model.objectives.mlm: found {found} (sum {total:g}), expected shares of sum 1"
-            )
+            raise ConfigError(f"{key}: found {found} (sum {total:g}), expected shares of sum 1")
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,6 @@
 """``adaptive_mlm``: what a model predicts badly is masked more often."""
 
-import contextlib
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Literal, get_args
 
@@ -30,15 +28,6 @@ from bertlab.extend import EVALUATION_RECIPE, Change
 Measure = Literal["hard", "soft"]
 _UNIT = 2**20  # of a sum of losses: whole numbers add up to the same in every order
 _FLOOR = 1 / 30  # the least weight; 0.005 of 0.15 in the authors' code
-
-
-@contextlib.contextmanager
-def named_as(name: str) -> Iterator[None]:
-    """Let what ``mlm`` refuses in the block name the keys of another objective."""
-    try:
-        yield
-    except ConfigError as error:
-        raise ConfigError(str(error).replace("objectives.mlm", f"objectives.{name}")) from None
 
 
 def stream_of_mlm(rng: CounterRNG, name: str) -> CounterRNG:
@@ -89,10 +78,7 @@ class AdaptiveMaskedLM(MaskedLM):
         random_share: float = 0.1,
         keep_share: float = 0.1,
     ) -> None:
-        with named_as(self.name):
-            super().__init__(rate, "token", mask_share, random_share, keep_share)
-        if self.requires_steps is not None:
-            self.requires_steps = "model.objectives.adaptive_mlm.rate"
+        super().__init__(rate, "token", mask_share, random_share, keep_share)
         if measure not in get_args(Measure):
             raise ConfigError(
                 f"model.objectives.adaptive_mlm.measure: found {measure!r}, expected hard or soft"

@@ -1,17 +1,13 @@
 """``mntp``: masked next-token prediction with a causal share (GPT-BERT)."""
 
 from collections.abc import Mapping
-from itertools import pairwise
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
-import torch
 
 from bertlab import (
     CounterRNG,
-    EncoderOutput,
     MaskedLM,
-    PackedBatch,
     PackedSequences,
     check_share,
     dynamic_draws,
@@ -19,7 +15,7 @@ from bertlab import (
     mask_tokens,
 )
 from bertlab.extend import EVALUATION_RECIPE, Change
-from bertlab_modern.adaptive_masking import named_as, stream_of_mlm
+from bertlab_modern.adaptive_masking import stream_of_mlm
 
 
 class MaskedNextToken(MaskedLM):
@@ -48,6 +44,7 @@ class MaskedNextToken(MaskedLM):
     """
 
     name = "mntp"
+    predicts_from: ClassVar[int] = -1
     requires_encoder: ClassVar[Mapping[str, object]] = {"reads_directions": True}
 
     def __init__(
@@ -60,14 +57,9 @@ class MaskedNextToken(MaskedLM):
         keep_share: float = 0.1,
         evaluation: Literal["standard", "training"] = "standard",
     ) -> None:
-        with named_as(self.name):
-            super().__init__(
-                rate, unit, mask_share, random_share, keep_share, evaluation=evaluation
-            )
+        super().__init__(rate, unit, mask_share, random_share, keep_share, evaluation=evaluation)
         check_share("model.objectives.mntp.causal_share", causal_share)
         self.causal_share = causal_share
-        if self.requires_steps is not None:
-            self.requires_steps = "model.objectives.mntp.rate"
         if not causal_share:
             self.requires_encoder = {}  # type: ignore[misc]  # depends on the argument
 
@@ -96,16 +88,5 @@ class MaskedNextToken(MaskedLM):
         # nothing stands before the first token to predict it from, even where it is no [CLS]
         has_left = sequences.position_ids[positions] > 0
         # tokens [1, 2, 5] are predicted at [0, 1, 4]
-        return self.write_labels(sequences, positions[has_left] - 1, labels[has_left])
-
-    def decode(self, output: EncoderOutput, batch: PackedBatch) -> list[dict[str, Any]]:
-        """Return ``{"fillers": [[{"token", "probability"}, …], …]}`` of each sequence, as ``mlm``.
-
-        What fills a ``[MASK]`` is read from the state before it.
-        """
-        positions = (batch.input_ids == self.classes.mask_id).nonzero().squeeze(-1)
-        read = (positions - 1).clamp(min=0)
-        fillers = self.most_probable(output.tokens.index_select(0, read))
-        # [MASK] at [1, 2, 6], cu_seqlens [0, 4, 6, 8] -> ends [0, 2, 2, 3]
-        ends = torch.searchsorted(positions, batch.cu_seqlens.long()).tolist()
-        return [{"fillers": fillers[start:end]} for start, end in pairwise(ends)]
+        states = positions[has_left] + self.predicts_from
+        return self.write_labels(sequences, states, labels[has_left])
