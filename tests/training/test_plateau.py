@@ -60,9 +60,9 @@ def columns(run: Path) -> tuple[dict[int, float], dict[int, float]]:
     return pairs[0], pairs[1]
 
 
-def test_a_run_has_the_rates_of_a_plain_loop(tmp_path: Path) -> None:
+def test_a_run_has_the_rates_of_a_plain_loop(tiny_config: Path, tmp_path: Path) -> None:
     logs = {"trainer.logger": "csv", "trainer.log_every_n_steps": 1}
-    bertlab.fit("quickstart", settings(tmp_path / "run", PLATEAU, **logs))
+    bertlab.fit(tiny_config, settings(tmp_path / "run", PLATEAU, **logs))
     rates, losses = columns(tmp_path / "run")
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.004)
     plain = torch.optim.lr_scheduler.ReduceLROnPlateau(
@@ -77,9 +77,9 @@ def test_a_run_has_the_rates_of_a_plain_loop(tmp_path: Path) -> None:
     assert rates[steps[-1]] < rates[steps[0]]
 
 
-def test_it_goes_on_exactly(tmp_path: Path) -> None:
+def test_it_goes_on_exactly(tiny_config: Path, tmp_path: Path) -> None:
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    bertlab.fit("quickstart", settings(whole, PLATEAU, **{"checkpoint.save_top_k": -1}))
+    bertlab.fit(tiny_config, settings(whole, PLATEAU, **{"checkpoint.save_top_k": -1}))
     middle = whole / "checkpoints" / "step-12.ckpt"
     assert main(["fit", "--ckpt_path", str(middle), "--run_dir", str(parts)]) == 0
     one, other = (
