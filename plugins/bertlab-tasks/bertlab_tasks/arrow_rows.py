@@ -129,12 +129,20 @@ def _parts(arrays: Sequence[Any]) -> Iterator[Any]:
 
 
 def _longest(array: Any) -> int:  # noqa: ANN401
-    """Return the bytes of the longest text in an array's dictionary; 0 of one without."""
+    """Return at least the bytes of the longest value in an array's dictionary; 0 without one."""
+    import pyarrow as pa  # noqa: PLC0415
     import pyarrow.compute as pc  # noqa: PLC0415
 
-    values = getattr(array, "dictionary", None)
-    lengths = None if values is None or values.type.num_fields else pc.binary_length(values)
-    return 0 if lengths is None else pc.max(lengths).as_py() or 0
+    if not pa.types.is_dictionary(array.type):
+        return 0
+    values = array.dictionary
+    if pa.types.is_primitive(values.type):  # pandas' categories of numbers
+        return 8
+    if values.type in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary()):
+        longest: int = pc.max(pc.binary_length(values)).as_py() or 0
+        return longest
+    size: int = values.get_total_buffer_size()
+    return size
 
 
 def light_parts(

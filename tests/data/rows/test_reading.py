@@ -2,6 +2,7 @@
 
 import bz2
 import csv
+import datetime
 import gzip
 import io
 import json
@@ -9,6 +10,7 @@ import lzma
 import random
 import tracemalloc
 import zipfile
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,6 +26,7 @@ from bertlab.data.rows import lines as lines_module
 from bertlab.data.rows.lines import read_lines
 from bertlab.data.rows.tables import RowReading, read_json
 from bertlab.errors import CorpusError, DataError, OutOfMemoryError
+from bertlab_tasks.arrow_rows import read_arrow
 from tests.data.examples.labelled_files import SINGLE, fails, read, values
 
 ROWS = [{"text": f'Sentence, number {n}; it is "here".', "label": "ab"[n % 2]} for n in range(6)]
@@ -87,6 +90,37 @@ FILES = {
 
 def texts_of_corpus(path, **options):
     return [raw.text for raw in read_raw_documents(Corpus([str(path)], **options), with_empty=True)]
+
+
+@pytest.mark.parametrize("form", ["parquet", "file", "stream"])
+@pytest.mark.parametrize(
+    ("kind", "categories"),
+    [
+        (pa.float64(), [0.5, 2.0]),
+        (pa.int8(), [1, 2]),
+        (pa.string(), ["no", "yes"]),
+        (pa.large_string(), ["no", "yes"]),
+        (pa.date32(), [datetime.date(2020, 1, 1), datetime.date(2020, 1, 2)]),
+        (pa.decimal128(3, 1), [Decimal("0.5"), Decimal("2.0")]),
+        (pa.string_view(), ["no", "yes"]),
+    ],
+    ids=str,
+)
+def test_categories_of_any_kind(tmp_path, kind, categories, form):
+    places = pa.array([0, 1, None, 1], pa.int8())
+    column = pa.DictionaryArray.from_arrays(places, pa.array(categories, kind))
+    path = tmp_path / "rows.arrow"
+    rows = pa.table({"text": ["a", "b", "c", "d"], "label": column})
+    if form == "parquet" and kind != pa.string_view():  # which Parquet cannot have
+        path = tmp_path / "rows.parquet"
+        pq.write_table(rows, path)
+    else:
+        new = pa.ipc.new_file if form == "file" else pa.ipc.new_stream
+        with new(path, rows.schema) as writer:
+            writer.write_table(rows)
+    rows_read = read_arrow(str(path), "parquet" if path.suffix == ".parquet" else "arrow").rows
+    found = [row["label"] for _, row in rows_read]
+    assert found == [categories[0], categories[1], None, categories[1]]
 
 
 @pytest.mark.parametrize("packed", PACKERS)
