@@ -123,7 +123,7 @@ def kept_parsers() -> Iterator[None]:
     set_up = BertlabCLI.setup_parser
 
     def keep(command: str, request: Request, build: Callable[[], Any]) -> Any:
-        if not are_ours(request):
+        if request.corpus_source or not are_ours(request):
             return build()
         key = (plugins_of(command, request), *request.without_hooks)
         if key not in kept:

@@ -241,6 +241,9 @@ def holds_no_examples(name: str) -> DataError:
 class DataSource:
     """Documents to pre-train on (``data.corpus``), labelled rows (``data.source``), or both.
 
+    Further arguments of ``__init__`` are its settings, typed keys below ``data.corpus`` beside
+    ``source``. A token store is used again for the same settings and documents only.
+
     Attributes:
         name: of the source as the config gives it, for messages: ``hf:OWNER/NAME``.
         argument: what stands behind the colon; empty without one.

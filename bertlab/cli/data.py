@@ -76,8 +76,7 @@ def name_corpus(
     """The corpus, and how to read it."""
     from bertlab.data.corpus.corpus import Corpus  # noqa: PLC0415  torch, not for --help
 
-    sources = [corpus] if isinstance(corpus, str) else corpus
-    return Corpus(sources, corpus_format, text_column, errors, language)
+    return Corpus.of(corpus, corpus_format, text_column, errors, language)
 
 
 def make_tokenizer(

@@ -241,9 +241,17 @@ class _Merge:
             else:
                 self._keep_named(layer)
                 self._merge(request.values, layer.content, layer, "")
+        self._name_source()
         request.check_text()
         request.without_hooks = [str(each) for each in _listed(request.values.get("without_hooks"))]
         return request
+
+    def _name_source(self) -> None:
+        """Note the source of a corpus that has settings: ``{source: sqlite, table: texts}``."""
+        data = self.request.values.get("data") or {}
+        given = _loaded(data.get("corpus"))
+        if isinstance(given, dict) and "source" in given:
+            data["corpus"], self.request.corpus_source = given, str(given["source"])
 
     def _keep_named(self, layer: _Layer) -> None:
         """Take what a layer says of plugins that are not named now out of its content."""
@@ -319,7 +327,10 @@ class _Merge:
             if SECTION.fullmatch(".".join(parts[:depth])):
                 section = section.setdefault(part, {})
                 continue
-            section[part], section = _opened(section.get(part))
+            before = section.get(part)
+            if part == "corpus" and not isinstance(_loaded(before), dict):
+                before = None  # files give way to a source with settings
+            section[part], section = _opened(before)
             if "class_path" in section and [*parts, last][depth] not in _OF_CLASS:
                 section = section.setdefault("init_args", {})  # --trainer.callbacks.monitor
         if key in TEXTS and value is not None:

@@ -2,10 +2,12 @@
 
 import importlib
 import inspect
+import json
 import re
 from argparse import Action
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
@@ -159,18 +161,14 @@ def refuse_null(action: Action, where: str = "") -> None:
 
 def _spelling(key: str, parser: ArgumentParser) -> str:
     """Return an argument as it is typed: ``--key``, or ``KEY`` if it goes by its position."""
-    for action in parser._actions:
-        if action.dest == key and action.option_strings:
-            return str(action.option_strings[0])
-    return key.upper()
+    spellings = (each.option_strings for each in parser._actions if each.dest == key)
+    return next((str(each[0]) for each in spellings if each), key.upper())
 
 
 def _hint(key: str, parser: ArgumentParser) -> Any:  # noqa: ANN401  a type, or a form of one
     """Return the type of an argument's value; None if it is not known."""
-    for action in parser._actions:
-        if action.dest == key:
-            return getattr(action, "_typehint", None) or action.type
-    return None
+    found = (each for each in parser._actions if each.dest == key)
+    return next((getattr(each, "_typehint", None) or each.type for each in found), None)
 
 
 # beginnings of jsonargparse's messages, and what to say instead
@@ -256,10 +254,8 @@ def explain_class(details: str, hint: TypeForm) -> str:
 
 def _why_no_class(details: str) -> str:
     """Return why the first class that jsonargparse's words name is not there; empty if all are."""
-    for path in dict.fromkeys(_PATH.findall(details)):
-        if reason := _why_not(path):
-            return reason
-    return ""
+    reasons = map(_why_not, dict.fromkeys(_PATH.findall(details)))
+    return next(filter(None, reasons), "")
 
 
 def _why_not(path: str) -> str:
@@ -325,49 +321,10 @@ def _subclasses(base: type) -> Iterator[type]:
 
 
 _MAX_LISTED = 10
-# what keys are called in the Trainer and the scripts of transformers, and in papers: epochs
-OTHER_NAMES = {
-    other: key
-    for key, others in {
-        "checkpoint.every_n_train_steps": "save_steps",
-        "ckpt_path": "resume resume_from_checkpoint",
-        "data.batch_size": "batch bs train_batch_size per_device_train_batch_size "
-        "per_gpu_train_batch_size",
-        "data.max_seq_length": "max_length seq_length seq_len",
-        "data.source": "dataset dataset_name",
-        "data.test": "test_file",
-        "data.tokenizer": "tokenizer_name",
-        "data.train": "train_file",
-        "data.validation": "validation_file",
-        "model.encoder.hidden_dropout_prob": "dropout",
-        "model.encoder.num_hidden_layers": "layers",
-        "model.init_from": "model_name_or_path name_or_path",
-        "model.objectives.mlm.rate": "mask_prob mlm_probability",
-        "model.optimizer.learning_rate": "lr",
-        "model.optimizer.schedule.name": "lr_scheduler lr_scheduler_type scheduler",
-        "model.optimizer.warmup_steps": "warmup warmup_proportion warmup_ratio",
-        "model.optimizer.weight_decay": "wd",
-        "run_dir": "output_dir",
-        "seed_everything": "random_seed seed",
-        "trainer.accelerator": "device no_cuda",
-        "trainer.accumulate_grad_batches": "gradient_accumulation_steps",
-        "trainer.devices": "gpu gpus num_gpus",
-        "trainer.gradient_clip_val": "max_grad_norm",
-        "trainer.log_every_n_steps": "logging_steps",
-        "trainer.logger": "report_to",
-        "trainer.max_epochs": "epochs n_epochs num_epochs num_train_epochs",
-        "trainer.max_steps": "steps",
-        "trainer.precision": "bf16 fp16",
-        "trainer.val_check_interval": "eval_steps",
-    }.items()
-    for other in others.split()
-}
-# the same of trainer.precision
-OTHER_VALUES = {
-    **dict.fromkeys(("float16", "fp16", "half"), "16-mixed"),
-    **dict.fromkeys(("float32", "fp32"), "32-true"),
-    "bfloat16": "bf16-mixed",
-}
+# what keys and values are called in the Trainer and the scripts of transformers, and in papers
+_OTHERS: dict[str, dict[str, str]]
+_OTHERS = json.loads(Path(__file__).with_name("other_names.json").read_text("utf-8"))
+OTHER_NAMES, OTHER_VALUES = _OTHERS["keys"], _OTHERS["trainer.precision"]
 # keys of data that only labelled rows have, and a name of what stands in order
 _OF_ROWS = {"columns", "format", "label_names", "source", "test", "train", "validation"}
 _OF_MODELS = {"checkpoint", "ckpt_path", "init_from", "model", "run"}

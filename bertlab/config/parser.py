@@ -23,8 +23,9 @@ from bertlab.api.tokenizer import TokenizerKind
 from bertlab.config.named_classes import check_no_classes
 from bertlab.config.request import SEED_SECTION, GivenSeeds, Request
 from bertlab.data.fine_tuning import LabelledData
-from bertlab.data.module import TaskData
+from bertlab.data.module import NO_KEYS, TaskData
 from bertlab.data.pretraining import PretrainingData
+from bertlab.data.sources import class_of_source
 from bertlab.model.optimizer_config import PLUGGED_OPTIMIZER_KEYS, OptimizerConfig, load_recipe
 from bertlab.plugins.hooks import add_fit_arguments, hook_modules, leave_out_hooks
 from bertlab.plugins.index import Kind, installed, load_class
@@ -277,9 +278,17 @@ def _add_plugin(
 
 def _add_data(parser: LightningArgumentParser, request: Request) -> None:
     """Add the data and, for text, the kind of tokenizer that is trained on it."""
-    data = data_class(request)
-    data.add_arguments(parser, list(request.heads), request.objectives)
+    data, location = data_class(request), request.corpus_source
     if data is not PretrainingData:
+        data.add_arguments(parser, list(request.heads), request.objectives)
         return
+    # the keys below data.corpus take the place of the key itself
+    skip = NO_KEYS | ({"corpus"} if location else set())
+    parser.add_class_arguments(data, "data", instantiate=False, skip=skip)
+    if location:
+        text = f"source of the text: {', '.join(installed('source'))}"
+        parser.add_argument("--data.corpus.source", type=str, default=location, help=text)
+        given, source = {"name", "argument"}, class_of_source(location)
+        parser.add_class_arguments(source, "data.corpus", instantiate=False, skip=given)
     words = "tokenizer to train, wordpiece by default"
     _add_plugin(parser, "data.tokenizer_kind", "tokenizer", request.tokenizer, TokenizerKind, words)

@@ -104,6 +104,7 @@ class Request:
         optimizer: entry-point name of the optimiser, or a class of ``torch.optim``.
         schedule: entry-point name of the learning rate's schedule.
         tokenizer: entry-point name of the kind of tokenizer to train, if given anywhere.
+        corpus_source: ``data.corpus.source``, if the corpus is a source with settings.
         head: entry-point name of the head, for fine-tuning; there are no objectives then.
         heads: those of several heads at once, by name; objectives may stand beside them.
         one_head: ``--head``: the one of several that is asked for.
@@ -130,6 +131,7 @@ class Request:
     optimizer: str = "adamw"
     schedule: str = "linear"
     tokenizer: str | None = None
+    corpus_source: str | None = None
     head: str | None = None
     heads: dict[str, str] = field(default_factory=dict)
     one_head: str | None = None

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 # what is held out, and its masks, are the same for every seed, so that runs can be compared
 EVALUATION_SEED = 15
+NO_KEYS = {"seed", "mask_seed", "tokenizer_kind"}  # arguments that the section data does not have
 
 ReportRow = tuple[str, str]
 
@@ -90,8 +91,7 @@ class TaskData(LightningDataModule):
             objectives: names of the objectives, beside heads or alone.
         """
         del heads, objectives
-        own = {"seed", "mask_seed", "tokenizer_kind"}
-        parser.add_class_arguments(cls, "data", instantiate=False, skip=own)
+        parser.add_class_arguments(cls, "data", instantiate=False, skip=NO_KEYS)
 
     @abstractmethod
     def load_tokenizer(self) -> Tokenizer:

@@ -41,8 +41,8 @@ class PretrainingData(TaskData):
     """Packed batches from unlabelled text.
 
     Args:
-        corpus: files, folders, their URLs, ``hf:NAME`` of ``datasets``, ``python-english``, or
-            the output of ``bertlab prepare``.
+        corpus: files, folders, their URLs, ``hf:NAME`` of ``datasets``, ``python-english``, the
+            output of ``bertlab prepare``, or a source with settings: ``{source: NAME, …}``.
         corpus_format: how files are laid out; ``auto`` looks at each.
         text_column: column that holds the text, for tabular sources.
         errors: what to do about bytes that are not UTF-8.
@@ -105,13 +105,8 @@ class PretrainingData(TaskData):
         mask_seed: int | None = None,
     ) -> None:
         super().__init__()
-        self.corpus = Corpus(
-            sources=[corpus] if isinstance(corpus, str) else list(corpus or []),
-            format=corpus_format,
-            text_column=text_column,
-            errors=errors,
-            language=language,
-        )
+        # the parser of a config also lets {source: NAME, …} through, each key as its class says
+        self.corpus = Corpus.of(corpus, corpus_format, text_column, errors, language)
         self.tokenizer_path = tokenizer
         self.tokenizer_kind = None if tokenizer_kind is None else build_kind(tokenizer_kind)
         self.vocab_size = vocab_size

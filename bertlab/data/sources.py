@@ -9,8 +9,9 @@ import re
 import stat
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from inspect import signature
 from pathlib import Path, PurePosixPath
-from typing import cast
+from typing import Any, cast
 
 from bertlab.api.examples import DataSource
 from bertlab.errors import ConfigError
@@ -139,9 +140,19 @@ def is_source(location: str) -> bool:
     return source_of(location) is not None
 
 
-def open_source(location: str) -> DataSource:
-    """Return the source that a location names."""
-    name = source_of(location) or location.partition(":")[0]
-    argument = location[len(name) + 1 :]
-    source: DataSource = load_class("source", name, DataSource)(location, argument)
-    return source
+def class_of_source(location: str) -> type[DataSource]:
+    """Import the class of the source that a location names."""
+    return load_class("source", source_of(location) or location.partition(":")[0], DataSource)
+
+
+def open_source(location: str, /, **settings: Any) -> DataSource:  # noqa: ANN401  as its class says
+    """Return the source that a location names, with settings of its own."""
+    argument = location[len(source_of(location) or location.partition(":")[0]) + 1 :]
+    found = class_of_source(location)
+    try:
+        signature(found).bind(location, argument, **settings)
+    except TypeError as error:
+        raise ConfigError(
+            f"{location}: {error}; settings are given as data.corpus: {{source: {location}, …}}"
+        ) from None
+    return found(location, argument, **settings)

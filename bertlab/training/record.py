@@ -37,6 +37,7 @@ from bertlab.config.merge import PLUGIN_SECTIONS
 from bertlab.config.recorded import CONFIG_VERSION
 from bertlab.config.request import Request
 from bertlab.config.yaml_files import Config
+from bertlab.data.corpus.corpus import Corpus
 from bertlab.data.module import TaskData
 from bertlab.data.sources import source_of
 from bertlab.errors import BertlabError, OutputError, ResumeError, causes, warn, without_secrets
@@ -368,8 +369,7 @@ def facts_of(
 def _used(request: Request, config: Config) -> Iterator[Plugin]:
     """Yield the plugins that a config names; a class of torch.optim is none."""
     data, evaluations = config["data"], (config.get("evaluations") or {}).values()
-    corpus = data.get("corpus")
-    locations = [data.get("source"), *(corpus if isinstance(corpus, list) else [corpus])]
+    locations = [data.get("source"), *Corpus.of(data.get("corpus")).sources]
     sources = [source_of(each) for each in locations if isinstance(each, str)]
     named: list[tuple[Kind, str | None]] = [
         *((kind, getattr(request, kind)) for kind in PLUGIN_SECTIONS.values()),

@@ -13,11 +13,12 @@ import logging
 import os
 import sys
 import sysconfig
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from bertlab.api.examples import DataSource, RawDocument, RawExamples
 from bertlab.data.corpus.documents import (
@@ -86,6 +87,7 @@ class Corpus:
         text_column: column (JSON key) of rows that holds the text.
         errors: for bytes that are not UTF-8: ``strict`` stops, ``replace`` reads them as U+FFFD.
         language: ISO 639 code of the text, for sentence splitting.
+        settings: of an installed source that stands alone, by argument of its class.
     """
 
     sources: list[str]
@@ -93,6 +95,15 @@ class Corpus:
     text_column: str = "text"
     errors: Errors = "strict"
     language: str = "en"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, given: object, *how: Any) -> "Corpus":  # noqa: ANN401  format and the others
+        """Return what ``data.corpus`` gives: a location, several, or ``source`` with settings."""
+        settings = dict(given) if isinstance(given, Mapping) else {}
+        places: Any = settings.pop("source", given)
+        sources = [places] if isinstance(places, str) else list(places or [])
+        return replace(cls(sources, *how), settings=settings)
 
     @property
     def name(self) -> str:
@@ -125,6 +136,8 @@ class Corpus:
 
         add(str(READER_VERSION), importlib.metadata.version("sentencex"))
         add(self.format, self.text_column, self.errors, self.language)
+        if self.settings:
+            add("settings", json.dumps(self.settings, sort_keys=True))
         for entry, _, content in self.inputs:
             if isinstance(entry, DataSource):
                 add("source", content)
@@ -283,7 +296,7 @@ def _entries(corpus: Corpus) -> Iterator[_File | DataSource]:
         )
     for source in corpus.sources:
         if is_source(source):
-            opened = open_source(source)
+            opened = open_source(source, **corpus.settings)
             opened.text_column = corpus.text_column
             yield opened
             continue

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property
+from inspect import signature
 from types import ModuleType
 from typing import Any
 
@@ -174,7 +175,15 @@ class SourceCase(Case):
         """The split that is read: ``train`` if none is given."""
         return str(self.options.arguments.get("split", "train"))
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The arguments of ``__init__`` behind name and argument that the author gave."""
+        taken = list(signature(self.plugin).parameters)[2:]
+        given = self.options.arguments
+        return {key: value for key, value in given.items() if key in taken}
+
     def new(self) -> DataSource:
-        """Return a source for the given ``argument``."""
+        """Return a source for the given ``argument`` and settings."""
         argument = str(self.options.arguments.get("argument", ""))
-        return self.plugin(f"conformance:{argument}" if argument else "conformance", argument)
+        name = f"conformance:{argument}" if argument else "conformance"
+        return self.plugin(name, argument, **self.settings)

@@ -135,6 +135,7 @@ def _plugins(request: Request) -> dict[Any, list[str]]:
     single = {kind: getattr(request, kind) for kind in PLUGIN_SECTIONS.values()}
     return {
         **{kind: [name] for kind, name in single.items() if name is not None},
+        "source": [request.corpus_source] if request.corpus_source else [],
         "objective": [*request.objectives],
         "head": [*request.head_sections.values()],
         "metric": [*request.metrics],
@@ -148,6 +149,9 @@ def _is_of(parser: ArgumentParser, request: Request) -> bool:
     for key, name in (named | request.head_sections).items():
         if name != (parser.get_default(f"{key}.name") if f"{key}.name" in known else None):
             return False
+    source = "data.corpus.source"
+    if request.corpus_source != (parser.get_default(source) if source in known else None):
+        return False
     heads = {key for key in known if re.fullmatch(r"model\.head(s\.[^.]+)?\.name", key)}
     same_heads = heads == {f"{key}.name" for key in request.head_sections}
     # an objective without arguments has no key

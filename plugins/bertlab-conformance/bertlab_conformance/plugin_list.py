@@ -148,12 +148,11 @@ def show_plugins(names: list[str]) -> int:
 
 def arguments_of(plugin: Plugin, loaded: type) -> list[list[str]]:
     """Return name, default and help of each config key, as jsonargparse reads them."""
-    if plugin.kind == "source":
-        return []
     from jsonargparse import ArgumentParser  # noqa: PLC0415  slow, and not for the list
 
     parser: Any = ArgumentParser(exit_on_error=False)
-    parser.add_class_arguments(loaded, "x", skip={"vocab_size"})
+    skip = {"name", "argument"} if plugin.kind == "source" else {"vocab_size"}
+    parser.add_class_arguments(loaded, "x", skip=skip)
     return _rows_of(parser, "x.")
 
 

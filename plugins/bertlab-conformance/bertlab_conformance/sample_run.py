@@ -204,7 +204,11 @@ class SampleRun:
         model["optimizer"] = {"learning_rate": 1e-3, "warmup_steps": 2}
         data: dict[str, Any] = {"batch_size": 4, "num_workers": 0, "max_seq_length": _LONGEST}
         data["tokenizer"] = str(tokenizer)
-        text = {"corpus": str(corpus), "corpus_format": "sentences", "validation_fraction": 0.2}
+        text: dict[str, Any] = {
+            "corpus": str(corpus),
+            "corpus_format": "sentences",
+            "validation_fraction": 0.2,
+        }
         text |= {"validation_sequences": 8, "cache_dir": str(self.folder / "cache")}
         if isinstance(case, EncoderCase):
             encoder = case.encoder()
@@ -229,7 +233,8 @@ class SampleRun:
             data |= {"vocab_size": case.vocab_size, "max_seq_length": 64}  # bytes are many
             del data["tokenizer"]
         elif isinstance(case, SourceCase):
-            text["corpus"] = case.new().name.replace("conformance", self.name, 1)
+            location = case.new().name.replace("conformance", self.name, 1)
+            text["corpus"] = {"source": location, **case.settings} if case.settings else location
             # few documents have no pairs, and the kit's tokenizer may not know their words
             text |= {"validation_fraction": 0.5, "input_format": WITHOUT_PAIRS}
             data["vocab_size"] = 2000

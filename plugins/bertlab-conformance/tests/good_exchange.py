@@ -18,6 +18,7 @@ from bertlab.api.format import NamedFormat, Submission
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.errors import CheckpointError
 
+source_arguments = {"table": "This"}
 reader_arguments = {"path": Path(__file__).parent / "foreign" / "model.weights"}
 
 

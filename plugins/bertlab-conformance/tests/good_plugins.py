@@ -270,11 +270,20 @@ class GoodMetric(Metric):
 
 
 class GoodSource(DataSource):
-    """Both documents and rows, three of each."""
+    """Both documents and rows, three of each.
+
+    Args:
+        table: the first word of each text.
+    """
+
+    def __init__(self, name: str, argument: str, table: str = "This") -> None:
+        super().__init__(name, argument)
+        self.table = table
 
     def documents(self) -> Iterator[RawDocument]:
         for number in range(3):
-            yield RawDocument(f"This is text {number}.\nIt has two lines.", True, f"text:{number}")
+            text = f"{self.table} is text {number}.\nIt has two lines."
+            yield RawDocument(text, True, f"text:{number}")
 
     def examples(self, split: str | None) -> Iterator[Mapping[str, Any]]:
         if split != "train":

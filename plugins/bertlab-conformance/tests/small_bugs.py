@@ -631,6 +631,42 @@ class OwnArguments(GoodSource):
         super().__init__(folder, "")
 
 
+class SourceSetting(GoodSource):
+    """Has a setting with the name of the key that names it.
+
+    Args:
+        source: a folder.
+    """
+
+    expects: Expects = ("is_made_of_name_and_argument", "a setting called source")
+
+    def __init__(self, name: str, argument: str, source: str = "") -> None:
+        super().__init__(name, argument, source)
+
+
+class UntypedSetting(GoodSource):
+    """Has a setting of no type."""
+
+    expects: Expects = ("arguments_have_types", "__init__: table has no type")
+
+    def __init__(self, name: str, argument: str, table="texts") -> None:  # type: ignore[no-untyped-def]
+        super().__init__(name, argument, table)
+
+
+class SharedSetting(GoodSource):
+    """Keeps its setting on the class.
+
+    Args:
+        table: the first word of each text.
+    """
+
+    expects: Expects = ("settings_are_those_of_the_object", "changes what this one reads")
+
+    def __init__(self, name: str, argument: str, table: str = "This") -> None:
+        DataSource.__init__(self, name, argument)
+        type(self).table = table
+
+
 class Nothing(DataSource):
     """Has neither text nor rows."""
 

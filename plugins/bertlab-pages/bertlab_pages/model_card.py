@@ -204,6 +204,8 @@ def _last_part(place: object) -> str:
     ``/home/me/rows/train.csv`` becomes ``train.csv``; names of the hub stay whole.
     """
     match place:
+        case {"source": str(name)}:  # a source with settings
+            return _last_part(name)
         case {**named}:  # several texts, by name
             return _shown(", ".join(map(str, named)))
         case [*several]:

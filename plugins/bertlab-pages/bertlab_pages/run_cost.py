@@ -347,7 +347,7 @@ def _own_documents(data: Mapping[str, Any]) -> Iterator[str]:
     """Yield the first documents of the user's files; of anything else none."""
     sources = data.get("corpus") or []
     sources = [sources] if isinstance(sources, str) else sources
-    if not sources or not all(Path(each).exists() for each in sources):
+    if not sources or isinstance(sources, dict) or not all(Path(each).exists() for each in sources):
         return
     names = {"corpus_format": "format", "text_column": "text_column", "errors": "errors"}
     settings = {new: data[old] for old, new in names.items() if data.get(old)}

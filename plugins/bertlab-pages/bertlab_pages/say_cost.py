@@ -4,7 +4,7 @@ import math
 import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -44,8 +44,10 @@ def plain_config(values: Namespace, request: Request) -> Config:
     return found
 
 
-def takes_long(corpus: str | list[str] | None) -> bool:
+def takes_long(corpus: str | list[str] | Mapping[str, object] | None) -> bool:
     """Whether text has to be fetched, or is over a few megabytes; False if some is missing."""
+    if isinstance(corpus, Mapping):  # a source with settings
+        corpus = str(corpus["source"])
     sources = [corpus] if isinstance(corpus, str) else corpus or []
     paths = [Path(each) for each in sources if ":" not in each and each != _OWN_TEXT]
     if not all(path.exists() for path in paths):

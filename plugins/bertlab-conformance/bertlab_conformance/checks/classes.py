@@ -10,9 +10,9 @@ import yaml
 from jsonargparse import ArgumentParser, Namespace
 from torch import nn
 
-from bertlab.api import Column, Head, Objective, Task
+from bertlab.api import Column, DataSource, Head, Objective, Task
 from bertlab.extend import GROUPS, Kind, listed
-from bertlab_conformance.cases import Case, bases
+from bertlab_conformance.cases import Case, SourceCase, bases
 from bertlab_conformance.check import (
     ALL_KINDS,
     CONFIG_KINDS,
@@ -225,7 +225,7 @@ _GROUP = "plugin"
 _LINKED = {"vocab_size"}  # given by the tokenizer, not by the config
 
 
-@check(*CONFIG_KINDS, after=("is_complete",))
+@check(*CONFIG_KINDS, "source", after=("is_complete",))
 def arguments_have_names(case: Case) -> None:
     """``__init__`` has neither ``*args`` nor ``**kwargs`` nor positional-only arguments."""
     for parameter in _parameters(case.plugin):
@@ -236,7 +236,7 @@ def arguments_have_names(case: Case) -> None:
             )
 
 
-@check(*CONFIG_KINDS, after=("arguments_have_names",))
+@check(*CONFIG_KINDS, "source", after=("arguments_have_names",))
 def arguments_have_types(case: Case) -> None:
     """Every argument of ``__init__`` has a type, so that a config's value can be checked."""
     for parameter in _parameters(case.plugin):
@@ -247,7 +247,7 @@ def arguments_have_types(case: Case) -> None:
             )
 
 
-@check(*CONFIG_KINDS, after=("arguments_have_names",))
+@check(*CONFIG_KINDS, "source", after=("arguments_have_names",))
 def arguments_have_defaults(case: Case) -> None:
     """Every argument of ``__init__`` has a default, or the test gives it a value."""
     for parameter in _parameters(case.plugin):
@@ -260,7 +260,7 @@ def arguments_have_defaults(case: Case) -> None:
             )
 
 
-@check(*CONFIG_KINDS, after=("arguments_have_names",))
+@check(*CONFIG_KINDS, "source", after=("arguments_have_names",))
 def defaults_do_not_change(case: Case) -> None:
     """No default is a list, dict or set, which all objects would share."""
     for parameter in _parameters(case.plugin):
@@ -271,7 +271,7 @@ def defaults_do_not_change(case: Case) -> None:
             )
 
 
-@check(*CONFIG_KINDS, after=("arguments_have_types",))
+@check(*CONFIG_KINDS, "source", after=("arguments_have_types",))
 def arguments_have_help(case: Case) -> None:
     """The class docstring explains every argument under ``Args:``; it is shown by ``--help``."""
     parser = _parser(case)
@@ -286,11 +286,12 @@ def arguments_have_help(case: Case) -> None:
             )
 
 
-@check(*CONFIG_KINDS, after=("arguments_have_types", "arguments_have_defaults"))
+@check(*CONFIG_KINDS, "source", after=("arguments_have_types", "arguments_have_defaults"))
 def config_comes_back(case: Case) -> None:
     """Arguments written to a config and read again are the same plain data and still work."""
     parser = _parser(case)
-    given = {key: value for key, value in case.options.arguments.items() if key not in _LINKED}
+    given = case.settings if isinstance(case, SourceCase) else dict(case.options.arguments)
+    given = {key: value for key, value in given.items() if key not in _LINKED}
     first = parser.parse_object({_GROUP: given} if given else {})
     plain = yaml.safe_load(parser.dump(first, skip_unset=False)) or {}
     reason = not_json(plain)
@@ -308,7 +309,8 @@ def config_comes_back(case: Case) -> None:
         )
     arguments = {**_plain(again)}
     linked = {key: case.language.tokenizer.vocab_size for key in _LINKED & _names(case.plugin)}
-    case.plugin(**linked, **arguments)
+    first_two = ("conformance", "") if isinstance(case, SourceCase) else ()
+    case.plugin(*first_two, **linked, **arguments)
 
 
 @check(*TASK_KINDS, after=("arguments_have_defaults",))
@@ -325,7 +327,8 @@ def init_makes_no_layers(case: Case) -> None:
 
 def _parser(case: Case) -> ArgumentParser:
     parser = ArgumentParser(exit_on_error=False)
-    parser.add_class_arguments(case.plugin, _GROUP, instantiate=False, skip=set(_LINKED))
+    skip = _LINKED | ({"name", "argument"} if isinstance(case, SourceCase) else set())
+    parser.add_class_arguments(case.plugin, _GROUP, instantiate=False, skip=skip)
     return parser
 
 
@@ -337,7 +340,8 @@ def _plain(parsed: Namespace) -> dict[str, Any]:
 def _parameters(plugin: type[Any]) -> Iterator[inspect.Parameter]:
     # nn.Module.__init__ has *args and **kwargs, which are no settings
     if plugin.__init__ is not nn.Module.__init__:
-        yield from inspect.signature(plugin).parameters.values()
+        given = 2 if issubclass(plugin, DataSource) else 0  # name and argument
+        yield from list(inspect.signature(plugin).parameters.values())[given:]
 
 
 def _names(plugin: type[Any]) -> set[str]:

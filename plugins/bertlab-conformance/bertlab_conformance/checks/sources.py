@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Mapping
+from contextlib import suppress
 from itertools import islice
 
 from bertlab.api import BertlabError, CorpusError, DataError, DataSource, RawDocument
@@ -16,13 +17,39 @@ _PLAIN = (str, int, float, bool, list, dict, type(None))
 
 @check("source", after=("is_complete",))
 def is_made_of_name_and_argument(case: SourceCase) -> None:
-    """``__init__`` takes ``name`` and ``argument``, what stands before and behind the colon."""
+    """``__init__`` takes ``name``, ``argument``, and then settings; none is called ``source``."""
     names = list(inspect.signature(case.plugin).parameters)
-    if names != ["name", "argument"]:
+    if names[:2] != ["name", "argument"]:
         raise ConformanceFailure(
             f"__init__ takes {', '.join(names) or 'nothing'}",
             "take name and argument and call super().__init__(name, argument); settings of its "
-            "own stand in the argument: my_source:FOLDER",
+            "own stand behind them: data.corpus: {source: my_source, folder: FOLDER}",
+        )
+    if "source" in names:
+        raise ConformanceFailure(
+            "__init__ takes a setting called source",
+            "give it another name; data.corpus.source is the name of the source itself",
+        )
+
+
+@check("source", after=("gives_documents_or_rows",))
+def settings_are_those_of_the_object(case: SourceCase) -> None:
+    """Another object with other settings, changes no documents of this one."""
+    source, settings = case.new(), case.settings
+    first = _documents(case, source)
+    if not settings:
+        raise NotApplicable("it has no settings; those of the test are arguments={…}")
+    texts = {key: "no such setting" for key, value in settings.items() if isinstance(value, str)}
+    with suppress(Exception):  # it may refuse them
+        case.plugin(source.name, source.argument, **{**settings, **texts})
+    try:
+        again = _read(source)
+    except CorpusError as error:
+        again = [RawDocument(str(error), False, "")]
+    if first != again:
+        raise ConformanceFailure(
+            "another object with other settings changes what this one reads",
+            "keep settings on self, not on the class or in the module",
         )
 
 
@@ -161,7 +188,8 @@ def unknown_split_is_an_error(case: SourceCase) -> None:
 def wrong_argument_is_no_traceback(case: SourceCase) -> None:
     """An argument that means nothing is a BertlabError, or plays no part."""
     # caught: FileNotFoundError or KeyError, which would be a traceback for a typing error
-    source = case.plugin("conformance:no such/argument", "no such/argument")
+    name, argument = "conformance:no such/argument", "no such/argument"
+    source = case.plugin(name, argument, **case.settings)
     for words, read in (
         ("documents()", lambda: list(islice(source.documents(), 1))),
         ("examples()", lambda: list(islice(source.raw_examples(case.split).rows, 1))),
@@ -199,9 +227,9 @@ def _read(source: DataSource) -> list[RawDocument]:
     return list(islice(source.documents(), _SOME))
 
 
-def _documents(case: SourceCase) -> list[RawDocument]:
+def _documents(case: SourceCase, source: DataSource | None = None) -> list[RawDocument]:
     try:
-        documents = _read(case.new())
+        documents = _read(source or case.new())
     except CorpusError as error:
         raise NotApplicable(f"no documents: {error}") from error
     if not documents:

@@ -124,6 +124,8 @@ def other_domains(study: StudyConfig, plan: Plan) -> list[str]:
 def _first_words(data: Config) -> Iterator[str]:
     """Yield the first words of the files of a corpus; nothing of other sources."""
     sources = data.get("corpus") or []
+    if isinstance(sources, dict):  # a source with settings
+        return
     places = [Path(each) for each in ([sources] if isinstance(sources, str) else sources)]
     if any((each / "store.json").is_file() for each in places):
         return
