@@ -160,3 +160,11 @@ trainer: {{max_steps: 1, logger: false, enable_progress_bar: false}}
     assert "mlm" in printed
     stores = list((database.parent / "cache" / "stores").glob("*[!k]"))
     assert len(stores) == 1
+
+
+def test_a_stored_config_names_installed_sources_only(database: Path) -> None:
+    stored = {"model": {}, "data": {"corpus": {"source": "os:system", "name": "ls"}}}
+    file = database.with_name("last.ckpt")
+    request = read_request([], stored, str(file), checkpoint=file)
+    with pytest.raises(PluginError, match="no source is called 'os'"):
+        build_parser("fit", request)

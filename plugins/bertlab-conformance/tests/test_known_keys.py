@@ -125,3 +125,20 @@ def test_a_run_that_names_its_plugins_elsewhere_is_not_compared(cache: Path) -> 
     assert list(cache.iterdir())
     check_known_keys(asked("--ckpt_path", "last", "--model.head.x", "3"))
     check_known_keys(asked("--model.init_from", "folder", "--model.encoder.x", "3"))
+
+
+def test_the_keys_of_a_source_with_settings_are_kept_apart(cache: Path) -> None:
+    files = asked("--data.corpus", "my-text")
+    source = asked("--data.corpus.source", "python-english")
+    write_record(files, build_parser("fit", files))
+    assert read_record(source) is None
+    write_record(source, build_parser("fit", files))  # of another run since: not kept
+    assert read_record(source) is None
+    write_record(source, build_parser("fit", source))
+    kept = read_record(source)
+    assert kept is not None
+    assert "data.corpus.source" in kept
+    check_known_keys(source)
+    check_known_keys(files)
+    with pytest.raises(BertlabError, match=r"data.corpus.sauce: no such key"):
+        check_known_keys(asked("--data.corpus", "{source: python-english, sauce: x}"))
