@@ -33,6 +33,7 @@ from bertlab.checkpoints.restore import inference_device as inference_device
 from bertlab.checkpoints.restore import last_run as last_run
 from bertlab.checkpoints.restore import read_pretrained as read_pretrained
 from bertlab.checkpoints.restore import read_warm_start as read_warm_start
+from bertlab.checkpoints.run_checkpoint import find_checkpoint as find_checkpoint
 from bertlab.checkpoints.run_checkpoint import last_checkpoint as last_checkpoint
 from bertlab.checkpoints.run_directory import BEST_CHECKPOINT as BEST_CHECKPOINT
 from bertlab.checkpoints.run_directory import CONFIG_FILE as CONFIG_FILE
@@ -50,6 +51,7 @@ from bertlab.checkpoints.run_directory import give_up as give_up
 from bertlab.checkpoints.run_directory import machine_facts as machine_facts
 from bertlab.checkpoints.run_directory import manifest as manifest
 from bertlab.checkpoints.tensor_files import load_matching as load_matching
+from bertlab.checkpoints.tensor_files import load_torch_file as load_torch_file
 from bertlab.cli.data import make_parser as make_parser
 from bertlab.cli.data import name_corpus as name_corpus
 from bertlab.cli.fit_help import COMMON as COMMON

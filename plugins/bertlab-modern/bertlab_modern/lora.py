@@ -47,7 +47,8 @@ class LoRA(Adapter):
         rank: columns of B, and rows of A.
         alpha: strength; the change is multiplied by ``alpha / rank``.
         targets: parts of names of the linear layers that change, such as ``attention``; all
-            linear layers of the encoder's layers if not given.
+            linear layers of the encoder's layers if not given. Layers below
+            ``model.optimizer.frozen_layers`` do not change.
     """
 
     def __init__(
@@ -58,10 +59,10 @@ class LoRA(Adapter):
 
     def adapt(self, encoder: Encoder) -> None:
         """Freeze the encoder but its pooler, and add a change to each target."""
+        adapted = dict(self._targets(encoder))  # not in layers that are frozen already
         for name, parameter in encoder.named_parameters():
             if not name.startswith("pooler."):
                 parameter.requires_grad_(False)
-        adapted = dict(self._targets(encoder))
         if not adapted:
             raise ConfigError(
                 f"model.adapter.targets: found {self.targets}, but no linear layer of the encoder "
@@ -79,7 +80,9 @@ class LoRA(Adapter):
         inside = {id(part) for layer in layers_of(encoder) for part in layer.modules()}
         for name, module in encoder.named_modules():
             is_wanted = self.targets is None or any(each in name for each in self.targets)
-            if isinstance(module, nn.Linear) and id(module) in inside and is_wanted:
+            if not isinstance(module, nn.Linear) or id(module) not in inside:
+                continue
+            if is_wanted and module.weight.requires_grad:
                 yield name, module
 
 
