@@ -39,7 +39,15 @@ from bertlab.config.request import Request
 from bertlab.config.yaml_files import Config
 from bertlab.data.module import TaskData
 from bertlab.data.sources import source_of
-from bertlab.errors import BertlabError, OutputError, ResumeError, causes, warn, without_secrets
+from bertlab.errors import (
+    BertlabError,
+    OutputError,
+    ResumeError,
+    add_to_json,
+    causes,
+    warn,
+    without_secrets,
+)
 from bertlab.files import make_folder, read_object, replacing, write_json, write_text
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer import parameter_names
@@ -118,6 +126,7 @@ class RunRecord(Callback):
         Called before training starts.
         """
         self.facts, self.tokenizer = facts, tokenizer
+        add_to_json(run=self.directory, manifest=facts)
         if data.token_counts is not None:
             self.token_counts = torch.from_numpy(data.token_counts)
         self.labels = None if data.labels is None else data.labels.to_dict()

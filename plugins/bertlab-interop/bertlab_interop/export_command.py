@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from jsonargparse import ArgumentParser, Namespace
 
-from bertlab.extend import load_class, parse_arguments, say, split_arguments, working
+from bertlab.extend import add_to_json, load_class, parse_arguments, say, split_arguments, working
 
 if TYPE_CHECKING:
     from bertlab_interop.contract import ExportReport
@@ -50,6 +50,7 @@ def main(command: str, argv: list[str]) -> int:
     with working(f"exporting {Path(given.source).name}"):
         for report in _exports(given):
             notes = [f"note: {each}" for each in report.notes]
+            add_to_json(exports=[report])
             say("\n".join([f"{report.output}: {report.architecture}", *notes]))
             if push is not None:
                 branch = report.output.name if given.words_checkpoints else None
