@@ -257,7 +257,9 @@ class RunRecord(Callback):
 
     def finish(self, results: dict[str, float], tables: list[Table]) -> None:
         """Tell all packages that the run has ended, and write ``results.json``: it is whole."""
-        announce("bertlab_run_ended", run_dir=self.directory, results=results, tables=tables)
+        announce(
+            "bertlab_run_ended", run_dir=self.directory, results=dict(results), tables=list(tables)
+        )
         write_json(self.directory / RESULTS_FILE, results)
         announce("bertlab_run_written", run_dir=self.directory)
 
