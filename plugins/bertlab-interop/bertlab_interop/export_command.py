@@ -27,7 +27,7 @@ class _Options:
         overwrite: replace what is in the output folder
         format: transformers; onnx: one file with the heads; sentence-transformers: vectors that
             are means over tokens; or that of a plugin, whose settings are options --settings.KEY
-        quantize: int8, with --format onnx: a file of a quarter of the size, faster on CPUs
+        quantize: int8, with --format onnx: a file of about a quarter of the size, for CPUs
         head: the head to export, of a run with several (model.heads)
         push: upload the folder to this repository of the Hugging Face hub, USER/NAME, made if need
             be; each of words_checkpoints to a branch of its own
