@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[3]
 # arguments of each command that takes it; words in braces are made by the fixture `places`
 COMMANDS: dict[str, str] = {
     "ablate": "--config {tiny_config}",  # a mistake: nothing varies; runs would take long
+    "adapter": "{tiny_run} --base {folder}/none --name mine",  # a mistake: there is no base
     "check-plugins": "",
     "embed": "{tiny_run} {text} {folder}/states.safetensors --layers [-1]",
     "evaluate": "{tiny_run} held_out_loss --data {text} --format txt --output {folder}/scores",
@@ -39,7 +40,7 @@ COMMANDS: dict[str, str] = {
     "tokenizer": "--corpus {corpus_file} --vocab_size 300 --output {folder}/tokenizer",
     "validate": "{tiny_run}",
 }
-MISTAKES = ("ablate", "test")
+MISTAKES = ("ablate", "adapter", "test")
 # what a program finds beside text and tables
 VALUES = {
     "evaluate": ("results", "output"),
