@@ -15,7 +15,7 @@ from bertlab.extend import layers_of
 _BASE = "parametrizations.weight.original"
 _CHANGE = "parametrizations.weight.0."
 # what a state dict has beside the merged weight; it is enough to go on with
-_KEPT = {"lora_base": _BASE, "lora_a": f"{_CHANGE}a", "lora_b": f"{_CHANGE}b"}
+KEPT = {"lora_base": _BASE, "lora_a": f"{_CHANGE}a", "lora_b": f"{_CHANGE}b"}
 
 
 class LowRankChange(nn.Module):
@@ -56,6 +56,7 @@ class LoRA(Adapter):
     ) -> None:
         check_at_least("model.adapter.rank", rank, 1)
         self.rank, self.alpha, self.targets = rank, alpha, targets
+        self.scale = alpha / rank
 
     def adapt(self, encoder: Encoder) -> None:
         """Freeze the encoder but its pooler, and add a change to each target."""
@@ -69,7 +70,7 @@ class LoRA(Adapter):
                 "has such a name (as in: attention)"
             )
         for linear in adapted.values():
-            change = LowRankChange(linear.weight, self.rank, self.alpha / self.rank)
+            change = LowRankChange(linear.weight, self.rank, self.scale)
             register_parametrization(linear, "weight", change)
         names = tuple(adapted)
         hooked: Any = encoder  # torch has no types here
@@ -98,7 +99,7 @@ def _merge(
     del metadata
     for name in names:
         linear, start = encoder.get_submodule(name), f"{prefix}{name}."
-        for kept, own in _KEPT.items():
+        for kept, own in KEPT.items():
             state[f"{start}{kept}"] = state.pop(f"{start}{own}")
         with torch.no_grad():
             assert isinstance(linear.weight, Tensor)
@@ -113,5 +114,5 @@ def _take_apart(
     for name in names:
         start = f"{prefix}{name}."
         del state[f"{start}weight"]
-        for kept, own in _KEPT.items():
+        for kept, own in KEPT.items():
             state[f"{start}{own}"] = state.pop(f"{start}{kept}")

@@ -17,6 +17,7 @@ from torch import Tensor
 from bertlab import CheckpointError, CommandError, Pretrained, PretrainedModel
 from bertlab.extend import (
     DamagedCheckpointError,
+    explain_damage,
     find_checkpoint,
     load_torch_file,
     make_folder,
@@ -24,11 +25,12 @@ from bertlab.extend import (
     read_pretrained,
     replacing,
 )
+from bertlab_modern.lora import KEPT, LoRA
 
 ENDING = ".adapter"
 FOLDER = "adapters"  # in that of the base
 _VERSION, _KEY = 1, "bertlab_adapter"
-_BASE, _A, _B = "lora_base", "lora_a", "lora_b"
+_BASE, _A, _B = KEPT  # behind the name of a linear layer
 _REST = ("bertlab", "global_step")  # of a checkpoint: config, tokenizer, labels
 
 
@@ -56,20 +58,25 @@ def save_adapter(run: str | Path, base: str | Path, name: str) -> Path:
     if file is None:
         raise CheckpointError(f"{run}: no such run or checkpoint of bertlab")
     trained, start = read_pretrained(str(file)), read_pretrained(str(folder))
-    assert trained.config is not None
-    adapter = trained.config["model"].get("adapter") or {}
     merged = sorted(each.removesuffix(_BASE) for each in trained.state if each.endswith(_BASE))
     kept = _beside(trained, start, merged)
     content: Any = load_torch_file(file)
+    with explain_damage(file):
+        rest = {key: content[key] for key in _REST}
+        scale = 0.0
+        if merged:
+            assert trained.config is not None
+            adapter = trained.config["model"]["adapter"]
+            scale = LoRA(adapter["rank"], adapter["alpha"]).scale
     whole: dict[str, Any] = {
         _KEY: _VERSION,
         "base": start.weights_digest(),
-        "scale": adapter["alpha"] / adapter["rank"] if merged else 0.0,
+        "scale": scale,
         "merged": merged,
         # of the run's state, in its order
         "names": [each for each in trained.state if not each.endswith((_BASE, _A, _B))],
         "state_dict": kept,
-        "rest": {key: content[key] for key in _REST},
+        "rest": rest,
     }
     target = folder / FOLDER / f"{name}{ENDING}"
     make_folder(target.parent)

@@ -1,6 +1,7 @@
 """Adapters saved alone: small, several on one base, refused on another, and equal to their runs."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,34 @@ def test_what_is_damaged_is_refused(
     torch.save(content, tmp_path / "bad.adapter")
     with pytest.raises(BertlabError, match=words):
         load_adapter(tmp_path / "bad.adapter", base)
+
+
+@pytest.mark.parametrize(
+    ("adapter", "words"),
+    [
+        (None, "damaged|NoneType"),
+        ({}, "lacks 'rank'"),
+        ({"rank": 0, "alpha": 16.0}, "model.adapter.rank: found 0"),
+        ({"rank": "two", "alpha": 16.0}, "last.ckpt"),
+        ({"rank": 2, "alpha": [1]}, "last.ckpt"),
+    ],
+)
+def test_a_run_whose_config_was_changed_is_refused(
+    adapter: object,
+    words: str,
+    runs: dict[str, bertlab.Run],
+    base: Path,
+    tmp_path: Path,
+    bertlab: Command,
+) -> None:
+    content = torch.load(checkpoint_of(runs["miles"]), weights_only=False)
+    content["bertlab"]["config"]["model"]["adapter"] = adapter
+    (tmp_path / "checkpoints").mkdir()
+    torch.save(content, tmp_path / "checkpoints" / "last.ckpt")
+    code, _, error = bertlab("adapter", tmp_path, "--base", base, "--name", "theirs")
+    assert code == 2, error
+    assert re.search(words, error)
+    assert not (base / "adapters" / "theirs.adapter").exists()
 
 
 def test_bad_names_and_places_are_refused(
