@@ -10,7 +10,6 @@ counted. The sides take turns in each round, and ratios are of the rounds.
 import argparse
 import json
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -53,16 +52,17 @@ def main() -> None:
             found[name] = predict()
             seconds[name].append(time.perf_counter() - begin)
     first = next(iter(sides))
-    print_line("| side | MB | rows a second | times PyTorch (least … most) | accuracy |")
-    print_line("| --- | ---: | ---: | ---: | ---: |")
+    print("| side | MB | rows a second | times PyTorch (least … most) | accuracy |")
+    print("| --- | ---: | ---: | ---: | ---: |")
     for name, (size, _) in sides.items():
         own = seconds[name][1:]  # the first round warms up
         ratios = [a / b for a, b in zip(seconds[first][1:], own, strict=True)]
         right = sum(a == b for a, b in zip(found[name], labels, strict=True))
-        print_line(
+        print(
             f"| {name} | {size / 1e6:.1f} | {len(rows) / statistics.median(own):.0f} | "
             f"{statistics.median(ratios):.2f} ({min(ratios):.2f} … {max(ratios):.2f}) | "
-            f"{100 * right / len(rows):.2f} % |"
+            f"{100 * right / len(rows):.2f} % |",
+            flush=True,
         )
 
 
@@ -95,12 +95,6 @@ def onnx_side(folder: Path, texts: list[str]) -> Callable[[], list[str]]:
         return labels
 
     return predict
-
-
-def print_line(line: str) -> None:
-    """Print a line at once."""
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -56,12 +56,12 @@ def main() -> None:
             done = subprocess.run(command, check=True, capture_output=True, text=True)
             found[arm].append(json.loads(done.stdout.splitlines()[-1]))
             sys.stderr.write(f"{arm}: {found[arm][-1]}\n")
-    say("| tokens | layers recomputed | peak, MiB | estimate, MiB | CPU seconds a step |")
-    say("| ---: | ---: | ---: | ---: | ---: |")
+    print("| tokens | layers recomputed | peak, MiB | estimate, MiB | CPU seconds a step |")
+    print("| ---: | ---: | ---: | ---: | ---: |")
     for (length, layers), rows in found.items():
         best = {key: min(row[key] for row in rows) for key in rows[0]}
         sizes = f"{best['peak'] / MEBI:,.0f} | {best['estimate'] / MEBI:,.0f}"
-        say(f"| {length} | {layers} | {sizes} | {best['seconds']:.1f} |")
+        print(f"| {length} | {layers} | {sizes} | {best['seconds']:.1f} |", flush=True)
 
 
 def measure(given: argparse.Namespace, length: str, layers: str) -> None:
@@ -97,14 +97,9 @@ def measure(given: argparse.Namespace, length: str, layers: str) -> None:
         )
     peak = 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     steps = [after - before for before, after in zip(Clock.times, Clock.times[1:], strict=False)]
-    say(json.dumps({"peak": peak, "estimate": estimate, "seconds": min(steps)}))
+    found = {"peak": peak, "estimate": estimate, "seconds": min(steps)}
+    print(f"\n{json.dumps(found)}", flush=True)  # on a line of its own
     sys.exit(code)
-
-
-def say(line: str) -> None:
-    """Print a line at once."""
-    sys.stdout.write(f"\n{line}" if line.startswith("{") else f"{line}\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":
