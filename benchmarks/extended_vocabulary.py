@@ -9,7 +9,6 @@ compared in nats a word: the loss of a piece times the pieces of a word.
 """
 
 import argparse
-import sys
 from pathlib import Path
 
 import bertlab
@@ -30,7 +29,7 @@ def main() -> None:
     extended = folder / "extended"
     if not extended.exists():
         report = bertlab.extend_vocabulary(given.base, extended, corpus=corpus, add=given.add)
-        say(f"{len(report.pieces)} pieces: {', '.join(report.pieces[:12])}, …")
+        print(f"{len(report.pieces)} pieces: {', '.join(report.pieces[:12])}, …", flush=True)
     kept = folder / "kept"
     if not kept.exists():
         bertlab.export_model(given.base, kept)
@@ -40,8 +39,8 @@ def main() -> None:
         "extended": {"model.init_from": str(extended), "data.tokenizer": str(extended)},
         "anew": {"data.vocab_size": size},
     }
-    say("| arm | tokens | pieces a word | loss before | nats a word | loss after | nats a word |")
-    say("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+    print("| arm | tokens | pieces a word | loss before | nats a word | loss after | nats a word |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
     for name, start in arms.items():
         losses = []
         for steps in (1, given.steps):
@@ -65,7 +64,7 @@ def main() -> None:
         tokenizer = bertlab.load(run).tokenizer
         rate = pieces_a_word(tokenizer, corpus)
         figures = " | ".join(f"{loss:.3f} | {loss * rate:.3f}" for loss in losses)
-        say(f"| {name} | {tokenizer.vocab_size:,} | {rate:.3f} | {figures} |")
+        print(f"| {name} | {tokenizer.vocab_size:,} | {rate:.3f} | {figures} |", flush=True)
 
 
 def pieces_a_word(tokenizer: bertlab.Tokenizer, corpus: Corpus) -> float:
@@ -75,12 +74,6 @@ def pieces_a_word(tokenizer: bertlab.Tokenizer, corpus: Corpus) -> float:
         pieces += int(tokenizer.encode_texts(document.sentences)[1].sum())
         words += sum(len(sentence.split()) for sentence in document.sentences)
     return pieces / words
-
-
-def say(line: str) -> None:
-    """Print a line at once."""
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

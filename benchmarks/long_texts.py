@@ -10,7 +10,6 @@ the exported model, whose windows are cut and pooled by hand.
 import argparse
 import gzip
 import json
-import sys
 import time
 from pathlib import Path
 
@@ -33,8 +32,8 @@ def main() -> None:
     given.output.mkdir(exist_ok=True)
     rows = given.output / "passages.jsonl"
     texts = write_passages(given.novels, rows)
-    say("| pooling | accuracy | texts a second | transformers by hand | largest difference |")
-    say("| --- | ---: | ---: | ---: | ---: |")
+    print("| pooling | accuracy | texts a second | transformers by hand | largest difference |")
+    print("| --- | ---: | ---: | ---: | ---: |")
     for pooling in ("first", "mean", "max"):
         folder = given.output / pooling
         run = train(given.model, rows, folder, pooling, given.steps)
@@ -54,7 +53,7 @@ def main() -> None:
         accuracy = 100 * run.metrics["long_text/accuracy"]
         speeds = len(texts) / (middle - begin), len(texts) / (end - middle)
         figures = f"{accuracy:.1f} % | {speeds[0]:.1f} | {speeds[1]:.1f} | {difference:.1e}"
-        say(f"| {pooling} | {figures} |")
+        print(f"| {pooling} | {figures} |", flush=True)
 
 
 def write_passages(novels: Path, rows: Path) -> list[str]:
@@ -112,12 +111,6 @@ def by_hand(folder: Path, texts: list[str], pooling: str) -> list[dict[str, floa
         shares = pooled.softmax(-1).tolist()
         found.append({model.config.id2label[n]: share for n, share in enumerate(shares)})
     return found
-
-
-def say(line: str) -> None:
-    """Print a line at once."""
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

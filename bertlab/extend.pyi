@@ -33,6 +33,7 @@ from bertlab.checkpoints.restore import inference_device as inference_device
 from bertlab.checkpoints.restore import last_run as last_run
 from bertlab.checkpoints.restore import read_pretrained as read_pretrained
 from bertlab.checkpoints.restore import read_warm_start as read_warm_start
+from bertlab.checkpoints.run_checkpoint import find_checkpoint as find_checkpoint
 from bertlab.checkpoints.run_checkpoint import last_checkpoint as last_checkpoint
 from bertlab.checkpoints.run_directory import BEST_CHECKPOINT as BEST_CHECKPOINT
 from bertlab.checkpoints.run_directory import CONFIG_FILE as CONFIG_FILE
@@ -50,6 +51,7 @@ from bertlab.checkpoints.run_directory import give_up as give_up
 from bertlab.checkpoints.run_directory import machine_facts as machine_facts
 from bertlab.checkpoints.run_directory import manifest as manifest
 from bertlab.checkpoints.tensor_files import load_matching as load_matching
+from bertlab.checkpoints.tensor_files import load_torch_file as load_torch_file
 from bertlab.cli.data import make_parser as make_parser
 from bertlab.cli.data import name_corpus as name_corpus
 from bertlab.cli.fit_help import COMMON as COMMON
@@ -81,7 +83,9 @@ from bertlab.config.request import to_arguments as to_arguments
 from bertlab.config.run_config import RunConfig as RunConfig
 from bertlab.config.run_config import parse_config as parse_config
 from bertlab.config.run_config import parse_request as parse_request
+from bertlab.config.run_config import parse_values as parse_values
 from bertlab.config.run_config import resolve_request as resolve_request
+from bertlab.config.run_config import whole_config as whole_config
 from bertlab.config.shipped import find_config as find_config
 from bertlab.config.shipped import offered_names as offered_names
 from bertlab.config.shipped import shipped_configs as shipped_configs
@@ -192,6 +196,7 @@ from bertlab.encoders.layers import given_or as given_or
 from bertlab.encoders.layers import rows_read as rows_read
 from bertlab.encoders.layers import states_at_rows as states_at_rows
 from bertlab.encoders.layers import summary_token as summary_token
+from bertlab.errors import JSON_DOCUMENTS as JSON_DOCUMENTS
 from bertlab.errors import DamagedCheckpointError as DamagedCheckpointError
 from bertlab.errors import EmptyTextError as EmptyTextError
 from bertlab.errors import NumericalError as NumericalError
@@ -199,6 +204,7 @@ from bertlab.errors import OutputError as OutputError
 from bertlab.errors import PluginCodeError as PluginCodeError
 from bertlab.errors import TokenStoreError as TokenStoreError
 from bertlab.errors import TrainerError as TrainerError
+from bertlab.errors import add_to_json as add_to_json
 from bertlab.errors import as_mistakes as as_mistakes
 from bertlab.errors import check_processes as check_processes
 from bertlab.errors import print_table as print_table

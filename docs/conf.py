@@ -40,6 +40,9 @@ os.environ |= {"COLUMNS": "80", "TERM": "dumb", "NO_COLOR": "1"}
 os.environ["PYTHONWARNINGS"] = 'ignore:IProgress not found,ignore:install "ipywidgets"'
 nb_execution_mode = "cache"
 nb_execution_in_temp = True
+nb_execution_excludepatterns = [
+    "notebooks/colab.md"
+]  # the whole quickstart, which the README's command is
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300
 nb_merge_streams = True

@@ -147,7 +147,7 @@ def kept_parsers() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(BertlabCLI, "setup_parser", set_up_once)
         patch.setattr("bertlab.config.parser.build_parser", build_once)
-        patch.setattr("bertlab.cli.printing.build_parser", build_once)
+        patch.setattr("bertlab_conformance.printing.build_parser", build_once)
         yield
 
 

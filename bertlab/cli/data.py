@@ -10,7 +10,16 @@ from jsonargparse import ArgumentParser
 
 from bertlab.config.parse import parse_arguments
 from bertlab.config.yaml_files import split_arguments
-from bertlab.errors import CorpusError, OutputError, check_at_least, print_table, say, warn, working
+from bertlab.errors import (
+    CorpusError,
+    OutputError,
+    add_to_json,
+    check_at_least,
+    print_table,
+    say,
+    warn,
+    working,
+)
 from bertlab.plugins.hooks import first_result
 
 if TYPE_CHECKING:
@@ -100,6 +109,7 @@ def make_tokenizer(
         tokenizer = train_tokenizer(chosen, texts, vocab_size, lowercase)
     save_new(tokenizer, folder)
     pieces = "word pieces" if kind == "wordpiece" else f"tokens of {kind}"
+    add_to_json(output=folder, vocab_size=tokenizer.vocab_size)
     say(f"{folder}: {tokenizer.vocab_size} {pieces}")
 
 
@@ -129,8 +139,10 @@ def make_store(
             store = prepare(source, loaded, folder, here, shard_tokens=shard_tokens, away=away)
     else:
         say(f"{folder}: holds this text already")
+    report = StoreReport.read(folder)
+    add_to_json(output=folder, report=report)
     try:
-        check_pairs(StoreReport.read(folder))
+        check_pairs(report)
     except CorpusError as error:  # what is trained on it may make no pairs
         warn(f"{folder}: {error}")
     print_table(output, report_store(store, max_seq_length))

@@ -13,6 +13,7 @@ from bertlab.errors import (
     BertlabError,
     CommandError,
     PluginError,
+    add_to_json,
     mistake_in,
     nearest,
     printable,
@@ -71,11 +72,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         mistake = mistake_in(error) or _mistake_of_others(error)
         if mistake is not None:
+            add_to_json(error={"code": mistake.code, "message": str(mistake)})
             sys.stderr.write(f"bertlab: error {mistake.code}: {printable(str(mistake))}\n")
             return 2
         from bertlab.cli.errors import explain_bug  # noqa: PLC0415  for bugs only
 
-        sys.stderr.write(f"bertlab: internal error: {printable(explain_bug(error, arguments))}\n")
+        words = explain_bug(error, arguments)
+        add_to_json(error={"code": None, "message": words})
+        sys.stderr.write(f"bertlab: internal error: {printable(words)}\n")
         return 1
     finally:
         threading.excepthook = threads_hook
@@ -102,6 +106,8 @@ def run(arguments: list[str]) -> int:
     """Dispatch to a subcommand."""
     if not all(map(_can_be_given, arguments)):
         raise CommandError("an argument holds a NUL character or half a character, as none may")
+    if "--json" in arguments:
+        return find_command("json").main(arguments)
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         say(usage())
         return 0
@@ -136,10 +142,7 @@ def train_or_use(command: str, argv: list[str]) -> int:
         say(short_help(command, request))
         return 0
     if request.prints is not None:
-        from bertlab.cli.printing import print_config  # noqa: PLC0415  torch, as below
-
-        print_config(command, request)
-        return 0
+        return find_command("print-config").main([command, *argv])
     if (opened := opened_by_package(command, request)) is None:
         from bertlab.training.cli import open_command  # noqa: PLC0415
 

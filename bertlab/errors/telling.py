@@ -71,8 +71,23 @@ def warn(words: str) -> None:
     sys.stderr.write(f"bertlab: warning: {printable(words)}\n")
 
 
-def say(words: str, *, to_errors: bool = False) -> None:
-    """Print lines as they may go to a terminal and a log; see :func:`visible`."""
+# of `bertlab … --json`, which then writes one document: what takes the values of its keys
+JSON_DOCUMENTS: list[Callable[..., None]] = []
+
+
+def add_to_json(**values: Any) -> None:  # noqa: ANN401  of a command's own
+    """Give values to the document that ``--json`` prints, by key; without it, to nobody."""
+    for add in JSON_DOCUMENTS:
+        add(**values)
+
+
+def say(words: str, *, to_errors: bool = False, is_progress: bool = False) -> None:
+    """Print lines as they may go to a terminal and a log; see :func:`visible`.
+
+    ``--json`` leaves out what is progress only, and what goes to standard error.
+    """
+    if not to_errors and not is_progress:
+        add_to_json(text=[words])
     (sys.stderr if to_errors else sys.stdout).write(visible(words).rstrip("\n") + "\n")
 
 
@@ -94,7 +109,9 @@ def print_table(
     from rich.markup import escape  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
-    cells = [[escape(visible(cell)) for cell in row] for row in rows]
+    plain = [[visible(cell) for cell in row] for row in rows]
+    add_to_json(tables=[{"title": title, "headings": headings, "rows": plain}])
+    cells = [[escape(cell) for cell in row] for row in plain]
     columns = max([len(headings), *map(len, cells)])
     table = Table(show_header=bool(headings))
     for number in range(columns):

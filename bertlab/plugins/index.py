@@ -30,6 +30,7 @@ from typing import Any
 
 from bertlab.api import CONTRACT, OLDEST_CONTRACT
 from bertlab.errors import PluginError, UnknownPluginError, nearest, told_with_place, warn
+from bertlab.files import LARGEST_FILE
 
 OWN_PACKAGE = "bertlab-core"
 METAPACKAGE = "bertlab-lightning"  # all of them; on PyPI, bertlab is somebody else's
@@ -121,6 +122,13 @@ class Plugin:
 
 @cache
 def _all_entry_points() -> Any:  # noqa: ANN401  of another class before Python 3.12
+    for place in sys.path:
+        for file in Path(place).glob("*-info/entry_points.txt"):
+            if not file.is_file() or file.stat().st_size > LARGEST_FILE:  # a device has no end
+                raise PluginError(
+                    f"{file}: is no file, or has over {LARGEST_FILE:,} bytes: expected the entry "
+                    "points of an installed package; install it again"
+                )
     try:
         return entry_points()  # reads a file of each installed package
     except Exception:  # of one package; torch and Lightning read them all as well, and would fail

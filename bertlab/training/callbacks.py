@@ -109,7 +109,7 @@ class EvaluationLines(Callback):
             if name.startswith("val/") and name.rpartition("/")[2] in wanted:
                 shown = shown_figure(name, value)
                 parts.append(f"{name.removeprefix('val/').replace('/', ' ')} {shown}")
-        say("  ".join(parts))
+        say("  ".join(parts), is_progress=True)
         sys.stdout.flush()
 
 

@@ -40,7 +40,15 @@ from bertlab.config.yaml_files import Config
 from bertlab.data.corpus.corpus import Corpus
 from bertlab.data.module import TaskData
 from bertlab.data.sources import source_of
-from bertlab.errors import BertlabError, OutputError, ResumeError, causes, warn, without_secrets
+from bertlab.errors import (
+    BertlabError,
+    OutputError,
+    ResumeError,
+    add_to_json,
+    causes,
+    warn,
+    without_secrets,
+)
 from bertlab.files import make_folder, read_object, replacing, write_json, write_text
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer import parameter_names
@@ -119,6 +127,7 @@ class RunRecord(Callback):
         Called before training starts.
         """
         self.facts, self.tokenizer = facts, tokenizer
+        add_to_json(run=self.directory, manifest=facts)
         if data.token_counts is not None:
             self.token_counts = torch.from_numpy(data.token_counts)
         self.labels = None if data.labels is None else data.labels.to_dict()
@@ -249,7 +258,9 @@ class RunRecord(Callback):
 
     def finish(self, results: dict[str, float], tables: list[Table]) -> None:
         """Tell all packages that the run has ended, and write ``results.json``: it is whole."""
-        announce("bertlab_run_ended", run_dir=self.directory, results=results, tables=tables)
+        announce(
+            "bertlab_run_ended", run_dir=self.directory, results=dict(results), tables=list(tables)
+        )
         write_json(self.directory / RESULTS_FILE, results)
         announce("bertlab_run_written", run_dir=self.directory)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertlab.checkpoints.run_directory import BEST_CHECKPOINT, RESULTS_FILE
-from bertlab.errors import print_table
+from bertlab.errors import add_to_json, print_table
 from bertlab.files import LARGEST_FILE, check_memory, explain_damage, open_to_read, read_object
 
 if TYPE_CHECKING:  # tables are printed by commands that import no torch
@@ -42,6 +42,7 @@ def read_results(run: Path, best: bool = False) -> Results:
 def print_results(results: Results, title: str) -> None:
     """Print one row per task and metric, a baseline in the same row where there is one."""
     rows = result_rows(results)
+    add_to_json(results=results)
     print_table(title, rows, ("task", "metric", "held-out", "baseline"), figures=2)
 
 

@@ -9,13 +9,13 @@ from typing import Any, Literal, Union, get_args, get_origin
 import pytest
 
 from bertlab.cli.main import main
-from bertlab.cli.printing import printed_config
 from bertlab.config.merge import read_request
 from bertlab.config.parser import build_parser
 from bertlab.config.request import Request, to_arguments
 from bertlab.config.run_config import resolve_request
 from bertlab.config.yaml_files import Config, keys_of, names_below
 from bertlab.errors import ConfigError
+from bertlab_conformance.printing import printed_config
 
 FORMS: dict[str, tuple[str, ...]] = {
     "": (),

@@ -1,7 +1,8 @@
 """The index of entry points: names, strangers, and broken plugins."""
 
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -168,6 +169,19 @@ def test_a_package_whose_entry_points_cannot_be_read_is_named(
     code, _, error = bertlab("fit", "quickstart")
     assert code == 2
     assert f"error E501: {stranger}: entry_points.txt of other: " in error
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero")])
+def test_entry_points_that_have_no_end_are_not_read(
+    stranger: Path, bertlab: Command, make: Callable[[Path], None]
+) -> None:
+    file = stranger / "other-1.0.dist-info" / "entry_points.txt"
+    file.unlink()
+    make(file)
+    plugins.forget_installed()
+    code, _, error = bertlab("plugins", "list")
+    assert code == 2
+    assert f"error E501: {file}: is no file" in error
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\xa2\x00\xff", b"Version: 1\n"])

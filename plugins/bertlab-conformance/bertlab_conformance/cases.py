@@ -23,6 +23,8 @@ KINDS: tuple[Kind, ...] = (
     "objective",
     "head",
     "adapter",
+    "masking_unit",
+    "input_format",
     "metric",
     "source",
     "evaluation",
@@ -148,6 +150,11 @@ class TokenizerCase(Case):
 
 class MetricCase(Case):
     """A metric under test, with predictions and targets."""
+
+    @property
+    def plugin_tasks(self) -> tuple[str, ...]:
+        """The tasks that it is for; of any, if empty."""
+        return tuple(getattr(self.plugin, "tasks", ()))
 
     @cached_property
     def samples(self) -> list[tuple[torch.Tensor, torch.Tensor]]:

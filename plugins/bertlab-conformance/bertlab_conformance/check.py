@@ -58,8 +58,9 @@ CONFIG_KINDS: tuple[Kind, ...] = (
     *("encoder", "objective", "head", "adapter", "metric", "evaluation", "optimizer", "schedule"),
     *("tokenizer", "exporter", "executor"),
 )
-BARE_KINDS: tuple[Kind, ...] = ("command", "reader", "format")  # made without arguments
-ALL_KINDS: tuple[Kind, ...] = (*CONFIG_KINDS, "source", *BARE_KINDS)  # of classes
+# made without arguments
+BARE_KINDS: tuple[Kind, ...] = ("command", "reader", "format", "masking_unit")
+ALL_KINDS: tuple[Kind, ...] = (*CONFIG_KINDS, "source", "input_format", *BARE_KINDS)  # of classes
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,24 @@ class Init(Command):
         return {kind: ArgumentParser(exit_on_error=False) for kind in templates()}
 
 
+class Json(Command):
+    """Run a command and print one JSON document (BERTLAB COMMAND --json)."""
+
+    def main(self, arguments: list[str]) -> int:  # noqa: D102
+        from bertlab_conformance.json_document import main  # noqa: PLC0415
+
+        return main(arguments)
+
+
+class PrintConfig(Command):
+    """Print the config of a run, and run nothing (fit --print_config)."""
+
+    def main(self, arguments: list[str]) -> int:  # noqa: D102
+        from bertlab_conformance.printing import main  # noqa: PLC0415  torch
+
+        return main(arguments)
+
+
 class NewPlugin(Command):
     """Write a package with a plugin of your own."""
 

@@ -22,6 +22,7 @@ from bertlab.extend import (
     METAPACKAGE,
     OWN_PACKAGE,
     Plugin,
+    add_to_json,
     entry_package,
     entry_points_of,
     import_class,
@@ -74,6 +75,7 @@ def check_plugins() -> int:
     findings = [found.get(each) or _apart(str(each), partial(_check, each)) for each in everything]
     for entry in entry_points_of(HOOKS):
         findings.append(_apart(name_of_hooks(entry), partial(_check_hooks, entry)))
+    add_to_json(plugins=findings)
     for finding in findings:
         state = "broken" if finding.is_broken else "note" if finding.reason else "ok"
         reason = f": {finding.reason}" if finding.reason else ""

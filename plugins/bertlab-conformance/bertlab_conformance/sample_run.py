@@ -15,6 +15,7 @@ from typing import Any
 
 import bertlab
 from bertlab import BertlabError, Run
+from bertlab.api import Column
 from bertlab.extend import (
     GROUPS,
     HOOKS,
@@ -31,9 +32,9 @@ from bertlab.extend import (
     why_unusable,
     write_text,
 )
-from bertlab_conformance.cases import SEED, Case, SourceCase, TokenizerCase
+from bertlab_conformance.cases import SEED, Case, MetricCase, SourceCase, TokenizerCase
 from bertlab_conformance.check import ConformanceFailure, NotApplicable
-from bertlab_conformance.samples import without_truth
+from bertlab_conformance.samples import sample_rows, without_truth
 from bertlab_conformance.task_cases import (
     AdapterCase,
     EncoderCase,
@@ -51,6 +52,7 @@ SMALL = {
     "max_position_embeddings": 64,
 }
 WITHOUT_PAIRS = "full_sentences"  # input format, of bertlab-modern
+METRIC_HEAD = "single_sentence"  # of three classes, whose ids metrics are given
 _LONGEST = 32  # tokens of a sequence
 _PACKAGE = "conformance-run"
 
@@ -226,8 +228,7 @@ class SampleRun:
         elif isinstance(case, HeadCase):
             del model["objectives"]
             model["head"] = {"name": self.name, **arguments}
-            rows = [row.values for row in case.rows]
-            text = {split: str(self._written(split, rows)) for split in ("train", "validation")}
+            text = self._table(row.values for row in case.rows)
         elif isinstance(case, TokenizerCase):
             data["tokenizer_kind"] = {"name": self.name, **arguments}
             data |= {"vocab_size": case.vocab_size, "max_seq_length": 64}  # bytes are many
@@ -239,13 +240,13 @@ class SampleRun:
             text |= {"validation_fraction": 0.5, "input_format": WITHOUT_PAIRS}
             data["vocab_size"] = 2000
             del text["corpus_format"], data["tokenizer"]
-        elif self.kind == "optimizer":
-            # as schedule_free needs it; others take any
-            model["optimizer"] |= {"name": self.name, "schedule": "constant", **arguments}
-        elif self.kind == "adapter":
-            model["adapter"] = {"name": self.name, **arguments}
-        elif self.kind == "schedule":
-            model["optimizer"]["schedule"] = {"name": self.name, **arguments}
+        elif isinstance(case, MetricCase) and "mlm" not in case.plugin_tasks:
+            columns = (Column("text"), Column("label", "label"))
+            text = self._table(row.values for row in sample_rows(columns, case.language, 12))
+            del model["objectives"]
+            model |= {"head": METRIC_HEAD, "metrics": {self.name: arguments}}
+        else:
+            self._name_part(model, text, arguments)
         trainer = {"max_steps": STEPS, "val_check_interval": EVERY, "accelerator": "cpu"}
         quiet = {"logger": False, "enable_progress_bar": False, "log_every_n_steps": EVERY}
         audit = {"check_every": 1} if "check_every" in package_keys() else {}
@@ -259,6 +260,25 @@ class SampleRun:
             **self.keys,
         }
 
+    def _name_part(
+        self, model: dict[str, Any], text: dict[str, Any], arguments: dict[str, Any]
+    ) -> None:
+        """Let the config name a plugin that is one part of a masked LM's run."""
+        match self.kind:
+            case "optimizer":
+                # as schedule_free needs it; others take any
+                model["optimizer"] |= {"name": self.name, "schedule": "constant", **arguments}
+            case "schedule":
+                model["optimizer"]["schedule"] = {"name": self.name, **arguments}
+            case "adapter":
+                model["adapter"] = {"name": self.name, **arguments}
+            case "metric":
+                model["metrics"] = {self.name: arguments}
+            case "masking_unit":
+                model["objectives"] = {"mlm": {"unit": self.name}}
+            case "input_format":
+                text["input_format"] = self.name
+
     def _encoder_of(self, case: TaskCase | AdapterCase) -> dict[str, Any]:
         """Return the config of the encoder that the author wants below the plugin."""
         given = case.options.encoder
@@ -268,6 +288,11 @@ class SampleRun:
         if maker.args or not isinstance(maker.func, type):
             raise NotApplicable("encoder= is a function; a class, or partial(class, …), can be run")
         return {"name": self._name("encoder", maker.func), **maker.keywords}
+
+    def _table(self, rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+        """Write the rows of both splits and return the keys that name their files."""
+        rows = list(rows)
+        return {split: str(self._written(split, rows)) for split in ("train", "validation")}
 
     def _written(self, name: str, rows: Iterable[Mapping[str, Any]]) -> Path:
         """Write rows as JSON lines."""

@@ -115,13 +115,21 @@ class SampleCorpus:
         return np.bincount(self.tokens, minlength=self.language.tokenizer.vocab_size)
 
     def sampler(
-        self, input_format: str, max_seq_length: int, random_pair_share: float
+        self,
+        input_format: str | type[SequenceSampler],
+        max_seq_length: int,
+        random_pair_share: float,
+        documents: IntArray | None = None,
     ) -> SequenceSampler:
-        """Return a sampler of sequences, a tenth of them shorter than the others."""
-        return load_sampler(input_format)(
+        """Return a sampler of sequences, a tenth of them shorter than the others.
+
+        ``documents`` are the numbers of those that it reads, all if not given.
+        """
+        made = load_sampler(input_format) if isinstance(input_format, str) else input_format
+        return made(
             cast("Any", self),
             self.language.tokenizer,
-            np.arange(_DOCUMENTS),
+            np.arange(_DOCUMENTS) if documents is None else documents,
             max_seq_length,
             0.1,
             CounterRNG(5, "conformance"),

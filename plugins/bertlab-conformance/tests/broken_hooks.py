@@ -72,6 +72,15 @@ def misspelt() -> Any:
     return hookimpl(bertlab_callback)
 
 
+def bertlab_run_ended(tables: list[Any]) -> None:
+    while tables:
+        print(tables.pop())
+
+
+def bertlab_study_ended(done: Any, files: Any) -> None:
+    print(f"{done[0]} and {done[1]}: {files[0]}")
+
+
 Good = module("good_hooks", None, keys(0.0, FitKeys(stored=("shrink",))), shrinks())
 Bare = module("bare_hooks", ("hooks_are_marked", "has no function called bertlab_…"))
 Unmarked = module("unmarked", ("hooks_are_marked", "bertlab_callback is not"), bertlab_callback)
@@ -105,7 +114,17 @@ ByDefault = module(
     keys(0.01),
     shrinks(),
 )
+Emptying = module(
+    "emptying_hooks",
+    ("events_are_taken_note_of", "bertlab_run_ended changes tables"),
+    hookimpl(bertlab_run_ended),
+)
+ForTwoRuns = module(
+    "hooks_for_two_runs",
+    ("events_are_taken_note_of", "IndexError: list index out of range"),
+    hookimpl(bertlab_study_ended),
+)
 BUGS = [
     *(Bare, Unmarked, Misspelt, Asking, Silent, OfOthers),
-    *(Raising, Forgetful, ByDefault),
+    *(Raising, Forgetful, ByDefault, Emptying, ForTwoRuns),
 ]

@@ -12,7 +12,14 @@ from torch.optim import AdamW, Optimizer
 from torchmetrics import Metric
 
 from bertlab.api import EvaluatedModel, Evaluation, EvaluationResult, ScoreGrid
-from bertlab.api.batch import EncoderOutput, PackedBatch, PackedSequences, last_token, pack
+from bertlab.api.batch import (
+    EncoderOutput,
+    IntArray,
+    PackedBatch,
+    PackedSequences,
+    last_token,
+    pack,
+)
 from bertlab.api.encoder import Adapter, Encoder
 from bertlab.api.examples import Column, DataSource, Example, Features, Labels, RawDocument
 from bertlab.api.optimizer import OptimizerRecipe, ParameterGroup, Progress, Schedule
@@ -24,6 +31,8 @@ from bertlab.encoders.layers import initialize
 from bertlab.errors import DataError, EvaluationError, TokenizerError
 from bertlab.objectives.classification import Accuracy, classification_loss
 from bertlab.objectives.masked_lm import MaskedLM
+from bertlab.objectives.masking import MaskableTokens, MaskingUnit
+from bertlab_modern.input_formats import DocSentencesSampler
 
 
 class GoodObjective(Objective):
@@ -247,6 +256,23 @@ class GoodAdapter(Adapter):
     def adapt(self, encoder: Encoder) -> None:
         for name, parameter in encoder.named_parameters():
             parameter.requires_grad_(name.endswith("bias"))
+
+
+class GoodUnit(MaskingUnit):
+    """Pairs of neighbouring words."""
+
+    def starts(self, tokens: MaskableTokens) -> IntArray:
+        words = tokens.words
+        number = np.arange(len(words))
+        begins = tokens.run_starts[words]
+        # begins [1, 0, 0, 1, 0] -> since_begin [0, 1, 2, 0, 1] -> units at words 0, 2 and 3
+        since_begin = number - np.maximum.accumulate(np.where(begins, number, 0))
+        pairs: IntArray = words[since_begin % 2 == 0]
+        return pairs
+
+
+class GoodFormat(DocSentencesSampler):
+    """Text of one document."""
 
 
 class GoodMetric(Metric):

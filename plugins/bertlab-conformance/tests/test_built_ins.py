@@ -9,6 +9,8 @@ from bertlab_evaluations.attention import Attention
 from bertlab_modern.lora import LoRA
 from bertlab_modern.modern import ModernEncoder
 from bertlab_modern.sam import Sam
+from bertlab_modern.span_masking import Span as MaskedSpan
+from bertlab_tasks.span import Span
 
 SMALL = {
     "num_hidden_layers": 2,
@@ -43,7 +45,7 @@ test_single_sentence = conformance("single_sentence")
 test_sentence_pair = conformance("sentence_pair")
 test_regression = conformance("sentence_pair", arguments={"regression": True})
 test_tagging = conformance("tagging")
-test_span = conformance("span", arguments={"unanswerable": True})
+test_span = conformance(Span, arguments={"unanswerable": True})
 test_held_out_loss = conformance("held_out_loss")
 test_minimal_pairs = conformance("minimal_pairs")
 test_attention = conformance(Attention)
@@ -69,6 +71,13 @@ test_cosine = conformance("cosine", skip=in_no_run("linear"))
 test_inverse_sqrt = conformance("inverse_sqrt", skip=in_no_run("linear"))
 test_wsd = conformance("wsd", skip=in_no_run("linear"))
 test_plateau = conformance("plateau")
+test_token = conformance("token", skip=in_no_run("mlm"))
+test_whole_word = conformance("whole_word", skip=in_no_run("span of words"))
+test_masked_spans = conformance(MaskedSpan)
+test_segment_pairs = conformance("segment_pairs", skip=in_no_run("mlm"))
+test_sentence_pairs = conformance("sentence_pairs", skip=in_no_run("mlm"))
+test_doc_sentences = conformance("doc_sentences", skip=in_no_run("full_sentences"))
+test_full_sentences = conformance("full_sentences")
 test_accuracy = conformance(Accuracy)
 test_majority_accuracy = conformance(MajorityAccuracy)
 test_wordpiece = conformance("wordpiece")

@@ -19,7 +19,9 @@ EXPECTED = {
     "objective": 60,
     "head": 65,
     "adapter": 15,
-    "metric": 15,
+    "masking_unit": 14,
+    "input_format": 13,
+    "metric": 24,
     "source": 12,
     "evaluation": 20,
     "optimizer": 20,
@@ -30,7 +32,7 @@ EXPECTED = {
     "reader": 9,
     "executor": 15,
     "format": 10,
-    "hooks": 8,
+    "hooks": 9,
 }
 
 

@@ -11,6 +11,7 @@ import broken_evaluations
 import broken_exchange
 import broken_heavy_command
 import broken_hooks
+import broken_masking
 import broken_objectives
 import broken_optimizers
 import broken_others
@@ -34,6 +35,8 @@ SLOW = {
     "run_goes_on_without_its_config",
     "transformers_gives_the_same",
     "defaults_change_nothing",
+    "events_are_taken_note_of",
+    "is_a_score_of_the_run",
 }
 
 
@@ -44,7 +47,7 @@ def classes(*modules: object) -> list[Any]:
 
 BUGS = classes(
     *(broken_objectives, broken_others, broken_evaluations, broken_optimizers, broken_tokenizers),
-    *(broken_commands, broken_exchange, broken_heavy_command, broken_adapters),
+    *(broken_commands, broken_exchange, broken_heavy_command, broken_adapters, broken_masking),
 )
 BUGS += broken_hooks.BUGS
 SMALL_BUGS = [bug for bug in classes(small_bugs) if bug not in BUGS]

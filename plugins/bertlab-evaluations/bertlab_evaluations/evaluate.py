@@ -17,6 +17,7 @@ from bertlab.extend import (
     RESULTS_FILE,
     Results,
     RowReading,
+    add_to_json,
     check_nothing_leads_out,
     ending_format,
     explain_failed_write,
@@ -171,7 +172,8 @@ def evaluate_source(
             groups = score_groups(result)
             print_evaluation(entry, result, groups)
             write_evaluation(folder, entry.name, result, groups)
-            results |= named_metrics(entry.name, result)
+            results |= (found := named_metrics(entry.name, result))
+            add_to_json(results=found)
             if checkpoints:
                 curve = _along(checkpoints, entry, rows[entry.name], {model.global_step: groups})
                 print_curve(entry, curve)
@@ -182,6 +184,7 @@ def evaluate_source(
         facts = _manifest(model, entries, command, checkpoints, content)
         write_json(folder / MANIFEST_FILE, without_secrets(facts))
         write_json(folder / RESULTS_FILE, results)  # the last: the evaluation is whole
+    add_to_json(output=folder)
     say(f"{page}\n{folder}: {RESULTS_FILE}, and the score of each row")
     return folder
 

@@ -1,7 +1,7 @@
 """What is done before a run is compiled for a GPU, the memory of a step, and strategy ``fsdp``."""
 
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 from bertlab import FitKeys, hookimpl
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @hookimpl
 def bertlab_fit_arguments(parser: "LightningArgumentParser") -> FitKeys:
-    """Add ``background_checkpoints``, which changes nothing that a run computes."""
+    """Add ``background_checkpoints`` and ``recompute``, which change nothing that is computed."""
     parser.add_argument(
         "--background_checkpoints",
         type=bool,
@@ -27,16 +27,32 @@ def bertlab_fit_arguments(parser: "LightningArgumentParser") -> FitKeys:
         help="write checkpoints while training goes on; needs memory for two copies of weights and "
         "moments",
     )
-    return FitKeys(not_recorded=("background_checkpoints",))
+    parser.add_argument(
+        "--recompute",
+        type=int | Literal["auto", "all"] | list[int],
+        default="auto",
+        help="layers whose activations the backward pass computes again, for less memory: so many "
+        "from below, all, or a list from 0; auto: as few as are needed for a step to fit",
+    )
+    return FitKeys(
+        not_recorded=("background_checkpoints",), stored=("recompute",), as_recorded=_as_recorded
+    )
+
+
+def _as_recorded(config: dict[str, Any]) -> dict[str, Any]:
+    """Leave ``recompute`` out where it is not given: runs of before go on as they are."""
+    return {key: each for key, each in config.items() if key != "recompute" or each != "auto"}
 
 
 @hookimpl
 def bertlab_callbacks(run_dir: "Path", config: "Namespace") -> "list[Callback]":
-    """Return what gives memory back, names kernels, and writes checkpoints in the background."""
+    """Return what saves and gives back memory, names kernels, and writes in the background."""
     from bertlab_gpu.path_taken import PathTaken  # noqa: PLC0415  torch, not for --help
+    from bertlab_gpu.recomputation import Recomputation  # noqa: PLC0415
     from bertlab_gpu.returned_memory import ReturnMemory  # noqa: PLC0415
 
-    found: list[Callback] = [ReturnMemory(), PathTaken(run_dir)]
+    recomputation = Recomputation(config.recompute, config.compile)
+    found: list[Callback] = [ReturnMemory(), PathTaken(run_dir), recomputation]
     if config.background_checkpoints:
         from bertlab_gpu.background import BackgroundCheckpoints  # noqa: PLC0415
 

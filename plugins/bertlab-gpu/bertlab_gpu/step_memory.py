@@ -6,18 +6,17 @@ number.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
 from lightning.pytorch import Trainer
 from torch import Tensor
-from torch.autograd.graph import saved_tensors_hooks
 
 from bertlab.api import TaskData
-from bertlab.extend import BertModule, TrainerError, free_memory, warn, whole_ends
+from bertlab.extend import BertModule, TrainerError, free_memory, say, warn, whole_ends
+from bertlab_gpu.recomputation import ALL, AUTO, Recomputation, SavedBytes, kept_at_once
 
-AUTO = "auto"  # of trainer.accumulate_grad_batches
 _SAMPLE = 16  # sequences that are measured
 _COPIES = 4  # of each trained weight: itself, its gradient, and two moments, as AdamW has
 _TEMPORARY = 1.3  # the backward pass has gradients beside what was saved
@@ -32,23 +31,46 @@ class StepMemory:
     Attributes:
         model: bytes that stay, whatever the batch.
         token: bytes for each token of a micro-batch.
+        layers: those of them that each layer of the encoder keeps.
+        inputs: those of the input of one layer.
     """
 
     model: float
     token: float
+    layers: tuple[float, ...] = ()
+    inputs: float = 0.0
 
-    def of(self, tokens: float) -> float:
-        """Return the bytes of a step whose micro-batches have so many tokens."""
-        return self.model + self.token * tokens
+    def of(self, tokens: float, recomputed: Collection[int] = ()) -> float:
+        """Return the bytes of a step whose micro-batches have so many tokens.
+
+        ``recomputed``: layers that the backward pass computes again.
+        """
+        outside = self.token - sum(self.layers)
+        token = kept_at_once(outside, self.layers, self.inputs, recomputed)
+        return self.model + token * tokens
+
+    def fewest_layers(self, tokens: float, room: float) -> Sequence[int]:
+        """Return the fewest layers from below by whose recomputation a step fits, or the best."""
+        choices = [range(number) for number in range(len(self.layers) + 1)]
+        fitting = (each for each in choices if self.of(tokens, each) <= room)
+        # one layer alone saves nothing, as it is there while it is recomputed
+        return next(fitting, min(choices, key=lambda each: self.of(tokens, each)))
 
 
 def choose_parts(model: BertModule, data: TaskData, trainer: Trainer, chooses: bool) -> int | None:
-    """See that a step fits into memory; return the parts to divide it into, if asked to choose."""
+    """See that a step fits into memory; return the parts to divide it into, if asked to choose.
+
+    Layers are recomputed before a step is divided, or refused, unless ``recompute`` says which.
+    """
     if chooses and trainer.world_size > 1:
         raise TrainerError(
             f"trainer.accumulate_grad_batches: found {AUTO} on {trainer.world_size} devices, "
             "expected a number, which is the same on all of them"
         )
+    callbacks: list[object] = getattr(trainer, "callbacks")  # noqa: B009  untyped
+    recomputation = next((each for each in callbacks if isinstance(each, Recomputation)), None)
+    given = None if recomputation is None else recomputation.chosen(model.encoder)
+    layers: Sequence[int] = given or ()
     free = free_memory(trainer.strategy.root_device)
     _, sequences = whole_ends(data.sequences_per_step())
     parts: int = trainer.accumulate_grad_batches
@@ -56,19 +78,35 @@ def choose_parts(model: BertModule, data: TaskData, trainer: Trainer, chooses: b
     if free is not None and (chooses or _rough(model, data, size) > _HARMLESS * free):
         memory = measure(model, data, trainer)
         mean, _ = data.mean_lengths()
+        room = _FILLED * free
+
+        def best(tokens: float) -> Sequence[int]:
+            return memory.fewest_layers(tokens, room) if given is None else given
+
         if chooses:
-            parts = _fewest_parts(memory, sequences, data.max_seq_length, _FILLED * free)
+            longest = data.max_seq_length
+            parts = _fewest_parts(lambda n: memory.of(n, best(n)), sequences, longest, room)
             size = math.ceil(sequences / parts)
-        if memory.of(size * mean) > free:
-            raise TrainerError(_too_large(memory, size, mean, free))
+            layers = best(size * longest)
+        elif memory.of(size * mean) > free:
+            layers = best(size * mean)
+        if memory.of(size * mean, layers) > free:
+            raise TrainerError(_too_large(memory, layers, size, mean, free))
+        if given is None and layers and trainer.is_global_zero:
+            say(
+                f"the {len(layers)} lowest of {len(memory.layers)} layers are recomputed in the "
+                "backward pass, so that a step fits into memory (--recompute 0: never)"
+            )
+    if recomputation is not None:
+        recomputation.start(model, layers)
     return parts if chooses else None
 
 
-def _fewest_parts(memory: StepMemory, sequences: int, length: int, room: float) -> int:
+def _fewest_parts(takes: Callable[[float], float], sequences: int, length: int, room: float) -> int:
     """Return the fewest parts whose sequences, all of the longest length, have room."""
     for parts in range(1, sequences):
         # 10 sequences in 4 parts are 3, 3, 2 and 2
-        if memory.of(math.ceil(sequences / parts) * length) <= room:
+        if takes(math.ceil(sequences / parts) * length) <= room:
             return parts
     return sequences
 
@@ -82,27 +120,20 @@ def measure(model: BertModule, data: TaskData, trainer: Trainer) -> StepMemory:
     if device.type != "cpu":
         model.to(device)
         batch = batch.to(device)
-    own = {each.untyped_storage().data_ptr() for each in model.state_dict().values()}
-    saved: dict[int, int] = {}
-
-    def keep(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in own:
-            saved[storage.data_ptr()] = storage.nbytes()  # two views of one are counted once
-        return tensor
-
     buffers = {name: each.clone() for name, each in model.named_buffers()}
     devices = [] if device.type == "cpu" else [device]
     forward = trainer.precision_plugin.forward_context()
-    hooks = saved_tensors_hooks(keep, lambda tensor: tensor)
-    with torch.random.fork_rng(devices), forward, hooks:
+    with torch.random.fork_rng(devices), forward, SavedBytes(model) as saved:
         model.losses(batch)
     for name, buffer in model.named_buffers():
         buffer.copy_(buffers[name])
     trained = _bytes(each for each in model.parameters() if each.requires_grad)
+    each = _TEMPORARY / len(batch.input_ids)
     return StepMemory(
         model=_bytes(model.parameters()) + (_COPIES - 1) * trained,
-        token=_TEMPORARY * sum(saved.values()) / len(batch.input_ids),
+        token=each * saved.peak(()),
+        layers=tuple(each * layer for layer in saved.layers),
+        inputs=each * saved.inputs,
     )
 
 
@@ -118,13 +149,18 @@ def _bytes(tensors: Iterable[Tensor]) -> int:
     return sum(each.numel() * each.element_size() for each in tensors)
 
 
-def _too_large(memory: StepMemory, size: int, length: float, free: int) -> str:
+def _too_large(
+    memory: StepMemory, layers: Collection[int], size: int, length: float, free: int
+) -> str:
     text = (
-        f"a step needs about {_gigabytes(memory.of(length * size))} of memory, "
+        f"a step needs about {_gigabytes(memory.of(length * size, layers))} of memory, "
         f"{_gigabytes(memory.model)} of it whatever the batch, and {_gigabytes(free)} are free: it "
         f"has {size} sequences at a time (data.batch_size / trainer.accumulate_grad_batches). "
     )
-    if memory.of(length) > _FILLED * free:
+    every = range(len(memory.layers))
+    if len(layers) < len(every) and memory.of(length * size, every) <= free:
+        return f"{text}Expected --recompute {AUTO} or {ALL}, which changes nothing else"
+    if memory.of(length, layers) > _FILLED * free:
         return (
             f"{text}Not even one at a time fits; expected a smaller model (model.encoder.preset: "
             "small, mini, tiny) or shorter sequences (data.max_seq_length)"

@@ -2,7 +2,7 @@
 
 from jsonargparse import ArgumentParser
 
-from bertlab.extend import name_corpus, parse_arguments, say, working
+from bertlab.extend import add_to_json, name_corpus, parse_arguments, say, working
 
 
 def main(argv: list[str]) -> int:
@@ -16,6 +16,7 @@ def main(argv: list[str]) -> int:
         corpus = name_corpus(corpus, **reading)
     with working(f"extending {given['model']}"):
         report = extend_vocabulary(corpus=corpus, **given)
+    add_to_json(extended=report)
     count = len(report.pieces)
     line = f"{report.output}: {count:,} new pieces, {report.before + count:,} tokens"
     if report.pieces_a_word is not None:

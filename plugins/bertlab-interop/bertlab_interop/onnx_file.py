@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -99,14 +99,19 @@ def _logits(task: Any, states: Tensor, pooled: Tensor) -> list[Tensor]:  # noqa:
 
 
 class OnnxExporter(Exporter):
-    """One file, ``model.onnx``, in float32, with the heads; the tokenizer and a config beside it.
+    """One file, ``model.onnx``, with the heads; the tokenizer and a config beside it.
+
+    Args:
+        quantize: int8 keeps the weights of matrix products in 8 bits, for CPUs; None: float32.
 
     Raises:
         CommandError: a package that the exporter needs is not installed.
     """
 
-    def __init__(self) -> None:
-        missing = [name for name in _PACKAGES if find_spec(name) is None]
+    def __init__(self, quantize: Literal["int8"] | None = None) -> None:
+        self.quantize = quantize
+        needed = _PACKAGES if quantize is None else (*_PACKAGES, "onnxruntime")
+        missing = [name for name in needed if find_spec(name) is None]
         if missing:
             raise CommandError(
                 f"--format onnx: {' and '.join(missing)} not installed; pip install "
@@ -150,6 +155,10 @@ class OnnxExporter(Exporter):
         has_segments = getattr(encoder, "type_vocab_size", 1) > 1
         write_json(folder / "config.json", _config(model, tasks))
         _write_file(module, folder / FILE, has_segments)
+        if self.quantize is not None:
+            from bertlab_interop.int8 import to_int8  # noqa: PLC0415  onnxruntime
+
+            report.notes.append(to_int8(folder / FILE, model.source))
         save_tokenizer(loaded.tokenizer, folder, encoder, model.model_max_length, has_segments)
         return report
 

@@ -152,3 +152,56 @@ def test_a_missing_package_is_one_line(
     assert error.endswith(
         "onnx and onnxscript not installed; pip install 'bertlab-interop[onnx]'\n"
     )
+
+
+@pytest.mark.slow
+def test_int8_is_smaller_and_close(bertlab: Command, tmp_path: Path) -> None:
+    run = tmp_path / "run.ckpt"
+    sizes = {"hidden_size": 128, "intermediate_size": 512}
+    encoder, head = write_run(run, {"name": "single_sentence"}, POLARITY, **sizes)
+    arguments = ("--format", "onnx", "--quantize", "int8")
+    code, printed, error = bertlab("export", run, tmp_path / "out", *arguments)
+    assert (code, error) == (0, "")
+    assert "note: int8: " in printed
+    batch = batch_of([7, 48, 1])
+    expected = packed_logits(encoder, head, batch)
+    found = run_file(tmp_path / "out", batch)["logits"]
+    assert 0 < (found - expected).abs().max() < 0.1 * expected.abs().max()
+    names = {each.name for each in (tmp_path / "out").iterdir()}
+    assert {"model.onnx", "config.json"} <= names
+    assert not [name for name in names if name.startswith("tmp")]
+    weights = sum(each.numel() for each in encoder.parameters())
+    assert (tmp_path / "out" / "model.onnx").stat().st_size < 0.4 * 4 * weights
+
+
+@pytest.mark.slow
+def test_what_int8_cannot_be_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = tmp_path / "run.ckpt"
+    write_run(run, {"name": "single_sentence"}, POLARITY)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise RuntimeError("Could not find an implementation\nfor ConvInteger(10)")
+
+    monkeypatch.setattr("onnxruntime.InferenceSession", refuse)
+    reason = r"onnxruntime refuses it \(Could not find an implementation for ConvInteger\(10\)\)"
+    with pytest.raises(CheckpointError, match=f"not written in int8: {reason}; leave out"):
+        export_model(str(run), tmp_path / "out", form="onnx", settings={"quantize": "int8"})
+    assert not (tmp_path / "out").exists()
+
+
+def test_int8_of_another_form_is_one_line(bertlab: Command, tmp_path: Path) -> None:
+    code, _, error = bertlab("export", tmp_path, tmp_path / "out", "--quantize", "int8")
+    assert code == 2
+    assert (
+        "--quantize int8: --format transformers has no such form; expected --format onnx" in error
+    )
+
+
+def test_int8_asks_for_onnxruntime(
+    bertlab: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(onnx_file, "find_spec", lambda name: None if "runtime" in name else name)
+    arguments = ("--format", "onnx", "--quantize", "int8")
+    code, _, error = bertlab("export", tmp_path, tmp_path / "out", *arguments)
+    assert code == 2
+    assert error.endswith("onnxruntime not installed; pip install 'bertlab-interop[onnx]'\n")

@@ -1,13 +1,16 @@
-"""The key ``schedules`` of ``fit``: values beside the rate that change over a run."""
+"""The key ``schedules`` of ``fit``, values that change over a run; adapters where a model goes."""
 
 from typing import TYPE_CHECKING, Any
 
-from bertlab import FitKeys, hookimpl
+from bertlab import CommandError, FitKeys, hookimpl
 
 if TYPE_CHECKING:
     from jsonargparse import Namespace
     from lightning.pytorch import Callback
     from lightning.pytorch.cli import LightningArgumentParser
+
+    from bertlab.extend import Request
+    from bertlab_modern.adapter_command import OpenedAdapter
 
 
 @hookimpl
@@ -31,6 +34,21 @@ def bertlab_callbacks(config: "Namespace") -> "list[Callback]":
     from bertlab_modern.scheduled_values import ScheduledValues  # noqa: PLC0415  torch
 
     return [ScheduledValues(config.schedules)]
+
+
+@hookimpl
+def bertlab_opens(command: str, request: "Request") -> "OpenedAdapter | None":
+    """Use an adapter with its base, where ``--ckpt_path`` names one."""
+    if not (request.ckpt_path or "").endswith(".adapter"):
+        return None
+    if command == "fit":
+        raise CommandError(
+            f"--ckpt_path: {request.ckpt_path} is an adapter, which fit does not go on with; "
+            "expected the run, or bertlab adapter --join and --model.init_from"
+        )
+    from bertlab_modern.adapter_command import OpenedAdapter  # noqa: PLC0415  rare
+
+    return OpenedAdapter(command, request)
 
 
 def _as_recorded(config: dict[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from bertlab.extend import layers_of
 _BASE = "parametrizations.weight.original"
 _CHANGE = "parametrizations.weight.0."
 # what a state dict has beside the merged weight; it is enough to go on with
-_KEPT = {"lora_base": _BASE, "lora_a": f"{_CHANGE}a", "lora_b": f"{_CHANGE}b"}
+KEPT = {"lora_base": _BASE, "lora_a": f"{_CHANGE}a", "lora_b": f"{_CHANGE}b"}
 
 
 class LowRankChange(nn.Module):
@@ -47,7 +47,8 @@ class LoRA(Adapter):
         rank: columns of B, and rows of A.
         alpha: strength; the change is multiplied by ``alpha / rank``.
         targets: parts of names of the linear layers that change, such as ``attention``; all
-            linear layers of the encoder's layers if not given.
+            linear layers of the encoder's layers if not given. Layers below
+            ``model.optimizer.frozen_layers`` do not change.
     """
 
     def __init__(
@@ -55,20 +56,21 @@ class LoRA(Adapter):
     ) -> None:
         check_at_least("model.adapter.rank", rank, 1)
         self.rank, self.alpha, self.targets = rank, alpha, targets
+        self.scale = alpha / rank
 
     def adapt(self, encoder: Encoder) -> None:
         """Freeze the encoder but its pooler, and add a change to each target."""
+        adapted = dict(self._targets(encoder))  # not in layers that are frozen already
         for name, parameter in encoder.named_parameters():
             if not name.startswith("pooler."):
                 parameter.requires_grad_(False)
-        adapted = dict(self._targets(encoder))
         if not adapted:
             raise ConfigError(
                 f"model.adapter.targets: found {self.targets}, but no linear layer of the encoder "
                 "has such a name (as in: attention)"
             )
         for linear in adapted.values():
-            change = LowRankChange(linear.weight, self.rank, self.alpha / self.rank)
+            change = LowRankChange(linear.weight, self.rank, self.scale)
             register_parametrization(linear, "weight", change)
         names = tuple(adapted)
         hooked: Any = encoder  # torch has no types here
@@ -79,7 +81,9 @@ class LoRA(Adapter):
         inside = {id(part) for layer in layers_of(encoder) for part in layer.modules()}
         for name, module in encoder.named_modules():
             is_wanted = self.targets is None or any(each in name for each in self.targets)
-            if isinstance(module, nn.Linear) and id(module) in inside and is_wanted:
+            if not isinstance(module, nn.Linear) or id(module) not in inside:
+                continue
+            if is_wanted and module.weight.requires_grad:
                 yield name, module
 
 
@@ -95,7 +99,7 @@ def _merge(
     del metadata
     for name in names:
         linear, start = encoder.get_submodule(name), f"{prefix}{name}."
-        for kept, own in _KEPT.items():
+        for kept, own in KEPT.items():
             state[f"{start}{kept}"] = state.pop(f"{start}{own}")
         with torch.no_grad():
             assert isinstance(linear.weight, Tensor)
@@ -110,5 +114,5 @@ def _take_apart(
     for name in names:
         start = f"{prefix}{name}."
         del state[f"{start}weight"]
-        for kept, own in _KEPT.items():
+        for kept, own in KEPT.items():
             state[f"{start}{own}"] = state.pop(f"{start}{kept}")

@@ -141,10 +141,10 @@ def _cost(
     low, high = whole_ends(data.sequences_per_step())
     parts = trainer.get("accumulate_grad_batches") or 1
     precision, loads = str(trainer.get("precision") or "32-true"), not data.num_workers
-    sequences = round((low + high) / 2)
+    sequences, recompute = round((low + high) / 2), config.get("recompute")
     step = Steps(
         module, data.training_steps.first, sequences, 1 if parts == "auto" else parts,
-        precision, loads, clock,
+        precision, loads, clock, None if recompute == "auto" else recompute,
     ).measure()  # fmt: skip
     # what Python and its libraries take beside a step
     other = process_memory() if device.type == "cpu" else 0

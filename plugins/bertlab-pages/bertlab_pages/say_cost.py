@@ -15,7 +15,15 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.utilities import rank_zero_only
 
 from bertlab.api import BertlabError, PackedBatch, TaskData
-from bertlab.extend import STUDY_ENVIRONMENT, Config, Request, say, told, whole_ends
+from bertlab.extend import (
+    STUDY_ENVIRONMENT,
+    Config,
+    Request,
+    add_to_json,
+    say,
+    told,
+    whole_ends,
+)
 from bertlab_pages.run_cost import (
     RunCost,
     measure_pretraining,
@@ -151,6 +159,7 @@ class SayCost(Callback):
             # the run itself says what is wrong; a plugin may not bear to be timed
             say(f"what the run takes is not known: {told(error)}", to_errors=True)
             return
+        add_to_json(cost=cost)
         say(cost.line())
         if shorter is not None:
             say(shorter)

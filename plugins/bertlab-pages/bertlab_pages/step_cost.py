@@ -5,11 +5,13 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
+import bertlab
 from bertlab.api import PackedBatch
 from bertlab.extend import BertModule, build_optimizer
 
@@ -50,6 +52,7 @@ class Steps:
         precision: as ``trainer.precision``.
         loads: whether the process that trains makes the batches as well.
         clock: seconds; :func:`time.process_time` where other programs share the processor.
+        recompute: layers that the backward pass computes again, as the key of bertlab-gpu.
     """
 
     module: BertModule
@@ -59,6 +62,7 @@ class Steps:
     precision: str
     loads: bool = True
     clock: Callable[[], float] = time.perf_counter
+    recompute: Any = None
 
     def measure(self) -> StepCost:
         """Time a few steps."""
@@ -140,7 +144,16 @@ class Steps:
         return self.clock() - begun
 
     def _saved(self, count: int) -> float:
-        """Return the bytes that autograd saves of a sequence."""
+        """Return bytes that autograd saves of a sequence, and recompute layers from then on."""
+        if self.recompute is not None:
+            saved_bytes, recompute_layers = (
+                getattr(bertlab, name) for name in ("SavedBytes", "recompute_layers")
+            )
+            batch = self.first(count).to(self.module.device)
+            with saved_bytes(self.module) as saved, self._autocast():
+                _loss(self.module, batch)
+            recomputed = recompute_layers(self.module.encoder, self.recompute)
+            return float(saved.peak(recomputed)) / len(batch)
         own = {each.untyped_storage().data_ptr() for each in self.module.state_dict().values()}
         found: dict[int, int] = {}
 

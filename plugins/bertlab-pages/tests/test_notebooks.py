@@ -57,7 +57,7 @@ def test_the_command_copies_them(tmp_path: Path, capsys: pytest.CaptureFixture[s
     (folder / "study.ipynb").unlink()
     (folder / "inside.ipynb").write_text("mine")
     assert main(["notebooks", str(folder)]) != 0
-    assert "has finetune.ipynb, inside.ipynb" in capsys.readouterr().err
+    assert "has colab.ipynb, finetune.ipynb, inside.ipynb" in capsys.readouterr().err
     assert (folder / "inside.ipynb").read_text() == "mine"
     assert not (folder / "study.ipynb").exists()
 

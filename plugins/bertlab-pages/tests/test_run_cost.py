@@ -26,6 +26,8 @@ def test_the_cost_of_a_pre_training_before_its_text_is_there() -> None:
     assert short.disk == pytest.approx(2 * short.step.checkpoint)
     larger = measure_pretraining(config_of("--model.encoder.preset", "mini"))
     assert larger.step.seconds > 2 * short.step.seconds
+    again = measure_pretraining(config_of("--model.encoder.preset", "mini", "--recompute", "all"))
+    assert again.step.memory < 0.7 * larger.step.memory
     parts = measure_pretraining(config_of("--trainer.accumulate_grad_batches", 4))
     assert parts.step.memory < short.step.memory
 

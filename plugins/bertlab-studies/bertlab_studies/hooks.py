@@ -38,7 +38,8 @@ def bertlab_fit_arguments(parser: "LightningArgumentParser") -> FitKeys:
         type=dict[str, dict[str, Any]] | list[dict[str, Any]] | None,
         default=None,
         help="pre-train in stages, by name: a share of the budget, and settings: "
-        "{short: {share: 0.9, data.max_seq_length: 128}, long: {share: 0.1}}",
+        "{short: {share: 0.9, data.max_seq_length: 128}, long: {share: 0.1}}; the last may "
+        "fine-tune: {head: single_sentence, data.source: FILE, trainer.max_epochs: 3}",
     )
     return FitKeys(
         not_recorded=("seeds", "against_scratch"),

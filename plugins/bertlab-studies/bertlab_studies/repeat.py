@@ -22,6 +22,7 @@ from bertlab.extend import (
     NoValue,
     Request,
     Results,
+    add_to_json,
     check_nothing_leads_out,
     choose_run_directory,
     differences,
@@ -311,6 +312,7 @@ def report(repetition: Repetition) -> None:
     seeds = repetition.seeds
     content = {"seeds": seeds, **(spreads if repetition.against_scratch else spreads[""])}
     write_json(repetition.study_dir / RESULT, content)
+    add_to_json(repeated=content)
     title = str(repetition.study_dir)
     if seeds is not None:
         title += f": {len(seeds)} seed{'s' * (len(seeds) > 1)}"

@@ -84,6 +84,11 @@ def open_stages(request: Request) -> "StagedRun | None":
 def open_last_stage(command: str, request: Request) -> BertlabCLI:
     """Build a command for the model that the last stage of a config ends with."""
     *_, last = read_stages(given_stages(request))
+    if last.fine_tunes:
+        raise ConfigError(
+            f"{command}: found a config whose last stage fine-tunes, expected the run: "
+            f"bertlab {command} RUN, without --config"
+        )
     return open_command(command, read_request(request.argv, settings=last.settings))
 
 
@@ -201,7 +206,8 @@ class StagedRun:
         with naming_stage(stage):
             session = open_command("fit", request, self.directory)
             number = self.stages.index(stage)
-            if number > 0 and _reads(stage) == _reads(self.stages[number - 1]):
+            reads_on = number > 0 and not stage.fine_tunes
+            if reads_on and _reads(stage) == _reads(self.stages[number - 1]):
                 before = stage_directory(self.directory, self.stages, number - 1)
                 here, places = session.datamodule.facts(), session.resolved.plain["data"]
                 check_same_data(hashes_of(here), hashes_of(read_manifest(before)), places)
@@ -215,7 +221,7 @@ class StagedRun:
         limit = self.resolved.plain["trainer"]["max_epochs"]
         epochs, is_first = 0.0, False
         for session in self._rehearse():
-            words = session.resolved.plain["max_words"]
+            words = session.resolved.plain.get("max_words")
             epochs += words / session.datamodule.corpus_words("max_words") if words else 0.0
             is_first = session.trainer.is_global_zero
         # a hundredth: as of a run in one stage

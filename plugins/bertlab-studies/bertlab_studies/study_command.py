@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from jsonargparse import ArgumentParser
 
 from bertlab import CommandError, nearest
-from bertlab.extend import announce, parse_arguments, say
+from bertlab.extend import add_to_json, announce, parse_arguments, say
 from bertlab_studies.execute.contract import add_executor_options, option_names
 from bertlab_studies.execute.executor import StudyExecutor
 from bertlab_studies.settings import as_settings, parse_settings
@@ -208,6 +208,7 @@ def plan(study: Study, reuse: str | list[str] | None = None, say_cost: bool = Tr
         say_cost: time a few steps, and say what the study takes of this machine.
     """
     study.plan(reuse or ()).print()
+    _add_runs(study)
     if say_cost:
         from bertlab_studies.machine_time import machine_line  # noqa: PLC0415
 
@@ -279,6 +280,7 @@ def freeze(study: Study, reason: str = "") -> int:
 def status(study: Study) -> int:
     """Print how far each run is."""
     study.status().print()
+    _add_runs(study)
     return 0
 
 
@@ -387,10 +389,19 @@ def run_one(study: Study, run: str, threads: int | None = None) -> int:
     return study.run_one(run, threads)
 
 
+def _add_runs(study: Study) -> None:
+    """Give programs each run of a study, with its cost and state."""
+    from bertlab_studies.tables import run_records  # noqa: PLC0415
+
+    add_to_json(study=study.study_dir, runs=run_records(study.planned, study.study_dir))
+
+
 def _print(found: "Report") -> None:
     """Print a report and where its files are."""
     from bertlab_studies.report.render import print_report  # noqa: PLC0415
 
+    words = {"findings": found.findings, "warnings": found.warnings, "legend": found.legend}
+    add_to_json(report={"scores": found.records(), **words, "files": found.files})
     print_report(found)
     page, *others = found.files
     names = [path.name for path in others if path.suffix not in (".svg", ".pdf")]

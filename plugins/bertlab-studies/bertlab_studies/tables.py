@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from bertlab.extend import print_table, read_request, say, yaml_inline
 from bertlab_studies.execute.live_table import HEADINGS, state_cell, status_row
@@ -99,6 +100,19 @@ def plan_table(plan: Plan, study_dir: Path, shows: str, reusable: Sequence[Reusa
         + (f" ({left:.3g} left)" if left < flops else "")
         + f", and what is known when the data is read (empty places){others}\n{shows}",
     )
+
+
+def run_records(plan: Plan, study_dir: Path) -> list[dict[str, Any]]:
+    """Return each run, parents before their children, with its cost and state as values."""
+    runs = plan.in_order()
+    states = read_states(runs, study_dir)
+    records = []
+    for run in runs:
+        cost = pretraining_cost(plan.configs[run.variant, run.stage])
+        named = {key: getattr(run, key) for key in ("id", "stage", "variant", "seed", "parent")}
+        known = {} if cost is None else {"tokens": cost.tokens, "flops": cost.flops}
+        records.append({**named, "steps": run.steps, "state": str(states[run.id]), **known})
+    return records
 
 
 def reuse_lines(reusable: Sequence[Reusable]) -> list[str]:

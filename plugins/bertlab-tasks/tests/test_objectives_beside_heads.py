@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from bertlab.cli.printing import printed_config
 from bertlab.config.merge import read_request
 from bertlab.config.run_config import resolve_request
 from bertlab.training.cli import BertlabCLI, open_command
+from bertlab_conformance.printing import printed_config
 from test_several_heads_fit import COLORS, changed, written
 from tests.conftest import Command
 

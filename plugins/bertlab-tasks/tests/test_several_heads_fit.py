@@ -15,11 +15,11 @@ from transformers import BertForSequenceClassification, BertModel, BertTokenizer
 
 from bertlab import load
 from bertlab.api.batch import PackedBatch
-from bertlab.cli.printing import printed_config
 from bertlab.config.merge import read_request
 from bertlab.config.run_config import resolve_request
 from bertlab.errors import CommandError
 from bertlab.training.cli import BertlabCLI, open_command
+from bertlab_conformance.printing import printed_config
 
 Command = Callable[..., tuple[int, str, str]]
 COLORS = ("red", "blue", "green")

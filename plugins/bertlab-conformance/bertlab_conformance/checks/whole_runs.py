@@ -1,6 +1,9 @@
 """Checks of a plugin in runs of the real ``fit``, which one run and its second half answer."""
 
+import copy
 import importlib
+import inspect
+import math
 from itertools import islice
 
 import torch
@@ -8,8 +11,8 @@ import torch
 import bertlab
 from bertlab import TokenPrediction
 from bertlab.api import DataSource, pack
-from bertlab.extend import installed
-from bertlab_conformance.cases import Case, SourceCase, kind_of
+from bertlab.extend import installed, make_folder, write_text
+from bertlab_conformance.cases import Case, MetricCase, SourceCase, kind_of
 from bertlab_conformance.check import (
     TASK_KINDS,
     ConformanceFailure,
@@ -18,15 +21,16 @@ from bertlab_conformance.check import (
 )
 from bertlab_conformance.checks.building import USABLE
 from bertlab_conformance.comparisons import changed_tensor, difference, state_difference
-from bertlab_conformance.sample_run import EVERY, STEPS, WITHOUT_PAIRS, SampleRun
+from bertlab_conformance.sample_run import EVERY, METRIC_HEAD, STEPS, WITHOUT_PAIRS, SampleRun
 from bertlab_conformance.task_cases import EncoderCase
 
 _MOST_DOCUMENTS = 500
 _SAME = 1e-5  # of the largest value
+_ENDS = ("bertlab_run_ended", "bertlab_study_ended")
 _KINDS = (
     "encoder",
     *TASK_KINDS,
-    "adapter",
+    *("adapter", "masking_unit", "input_format", "metric"),
     "optimizer",
     "schedule",
     "tokenizer",
@@ -37,7 +41,10 @@ _KINDS = (
 
 @check(
     *_KINDS,
-    after=(*USABLE, "can_be_imported_by_name", "has_a_summary", "learns", "resumes_exactly"),
+    after=(
+        *(*USABLE, "can_be_imported_by_name", "has_a_summary", "learns", "resumes_exactly"),
+        *("a_sequence_goes_by_its_number", "units_are_those_of_a_sequence"),
+    ),
 )
 def works_in_a_run(case: Case) -> None:
     """Twelve steps of ``fit`` with the audit of weights on; then load, predict and validate."""
@@ -98,6 +105,41 @@ def defaults_change_nothing(case: Case) -> None:
         )
 
 
+@check("hooks", after=("works_in_a_run",))
+def events_are_taken_note_of(case: Case) -> None:
+    """Told of a run's or a study's end, its hooks raise nothing and change nothing of it."""
+    run = _run_of(case)
+    named = {name: vars(case.plugin)[name] for name in _ENDS if name in vars(case.plugin)}
+    if not named:
+        raise NotApplicable("it has no hook of the end of a run or a study")
+    page = run.folder / "study" / "report.html"
+    make_folder(page.parent)
+    write_text(page, "<p>two runs</p>\n")
+    with run.installed():
+        told = {
+            "bertlab_run_ended": {
+                "run_dir": run.first.directory,
+                "results": {"mlm/loss": 3.0625},
+                "tables": [("labelled data: train", [("rows", "12")])],
+            },
+            "bertlab_study_ended": {
+                "study_dir": page.parent,
+                "done": ["seed-1"],
+                "failed": {"seed-2": "out of memory"},
+                "files": [page],
+            },
+        }
+        for name, hook in named.items():
+            given = copy.deepcopy(told[name])
+            with run.quietly():
+                hook(**{each: given[each] for each in inspect.signature(hook).parameters})
+            if changed := [each for each in given if given[each] != told[name][each]]:
+                raise ConformanceFailure(
+                    f"{name} changes {', '.join(changed)}, which others are told and files have",
+                    "work on a copy",
+                )
+
+
 @check("encoder", after=("works_in_a_run",))
 def transformers_gives_the_same(case: EncoderCase) -> None:
     """Of a Hugging Face form: ``transformers`` has the run's states and logits, and they are read.
@@ -143,6 +185,25 @@ def transformers_gives_the_same(case: EncoderCase) -> None:
                 )
 
 
+@check("metric", after=("works_in_a_run",))
+def is_a_score_of_the_run(case: MetricCase) -> None:
+    """A run whose config names it has its value among the held-out scores."""
+    run = _run_of(case)
+    found = [value for name, value in run.first.metrics.items() if name.endswith(f"/{run.name}")]
+    if not found or not math.isfinite(found[0]):
+        raise ConformanceFailure(
+            f"of a dozen rows the value is {found[0] if found else 'not among the scores'}",
+            "return a finite number from compute() of whatever update() was given",
+        )
+
+
+def _need_ids(case: MetricCase) -> None:
+    if case.plugin_tasks and not {"mlm", METRIC_HEAD} & {*case.plugin_tasks}:
+        raise NotApplicable(f"it is for {', '.join(case.plugin_tasks)}")
+    if any(each.is_floating_point() or each.dim() > 1 for pair in case.samples for each in pair):
+        raise NotApplicable(f"the given rows are no ids of classes, as {METRIC_HEAD} has")
+
+
 def _need_a_small_corpus(case: SourceCase) -> None:
     if case.plugin.documents is DataSource.documents:
         raise NotApplicable("it has no documents to pre-train on")
@@ -157,6 +218,8 @@ def _run_of(case: Case) -> SampleRun:
     if "run" not in case.shared:
         if isinstance(case, SourceCase):
             _need_a_small_corpus(case)
+        if isinstance(case, MetricCase):
+            _need_ids(case)
         kind = kind_of(case.plugin)
         assert kind is not None
         case.shared["run"] = SampleRun(case, kind)

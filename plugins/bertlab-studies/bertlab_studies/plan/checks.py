@@ -42,6 +42,11 @@ def check_config(plan: Request, config: Config, encoder: Encoder | None) -> None
     """
     if config.get(STAGES_KEY):
         for stage, each in zip(read_stages(config[STAGES_KEY]), stage_configs(config), strict=True):
+            if stage.fine_tunes:
+                raise StudyError(
+                    f"{STAGES_KEY}.{stage.name}: found a head, expected none: a study fine-tunes "
+                    "by its key evaluate"
+                )
             with naming_stage(stage):
                 check_config(plan, each, None if encoder is None else meta_encoder(each))
         return

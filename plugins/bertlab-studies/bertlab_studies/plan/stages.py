@@ -1,6 +1,7 @@
 """``stages``: pre-training in several stages, each with a share of one budget and settings.
 
 A stage is a run of its own: :func:`stage_requests` says what ``bertlab fit`` would be asked for it.
+The last one may fine-tune: it names a head, data and an end of its own.
 """
 
 import contextlib
@@ -53,7 +54,6 @@ _TAKEN = {
     "max_words": _BUDGET,
     "model.init_from": "a stage starts from the one before it",
     "model.from_scratch": "a stage starts from the one before it",
-    **dict.fromkeys(("model.head", "model.heads"), "stages are of pre-training"),
     "data.cache_dir": _WHOLE,
     STAGES_KEY: "a stage has none",
     **dict.fromkeys(("run_dir", "ckpt_path", "config"), _WHOLE),
@@ -63,18 +63,29 @@ _TAKEN = {
 # what a stage may set; of the trainer only plain values, none of where it runs
 _SECTIONS = ("model", "data", "trainer", "on_nonfinite")
 _TRAINER = TRAINER_KEYS - {"accelerator", "strategy", "devices", "num_nodes", "barebones"}
+# a fine-tuning has an end of its own
+_TAKEN_OF_FINE_TUNING = {key: why for key, why in _TAKEN.items() if why != _BUDGET}
+# what a fine-tuning has from the run; of the trainer where and how it computes
+_NOT_FINE_TUNED = (
+    *("model", "data", "trainer", "checkpoint", "schedules", STAGES_KEY, "max_tokens"),
+    *("max_words", "evaluations", "evaluate_every", "checkpoint_words"),
+)
+_TRAINER_OF_ALL = (
+    *("accelerator", "strategy", "devices", "num_nodes", "precision", "logger"),
+    *("deterministic", "enable_progress_bar"),
+)
 # what does not go with stages, as it counts over a whole run, or takes what they need
 _LAST = "expected none: each stage goes on from last.ckpt of the one before"
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A part of pre-training.
+    """A part of pre-training, or the fine-tuning after it.
 
     Attributes:
         name: of it, and of its run directory.
-        share: of the budget.
-        settings: overrides of the config.
+        share: of the budget; 0 of a fine-tuning, which has an end of its own.
+        settings: overrides of the config; of a fine-tuning all of its config.
     """
 
     name: str
@@ -83,9 +94,16 @@ class Stage:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as a config has it: shares such as 1/3, which is no number there, as a text."""
+        if self.share in (0, 1):  # a fine-tuning, or the only pre-training before one
+            return {"name": self.name, **self.settings}
         exact = Fraction(str(float(self.share))) == self.share
         share = float(self.share) if exact else str(self.share)
         return {"name": self.name, "share": share, **self.settings}
+
+    @property
+    def fine_tunes(self) -> bool:
+        """Whether it has a head."""
+        return _has_head(self.settings)
 
 
 def read_stages(given: object) -> tuple[Stage, ...]:
@@ -107,11 +125,20 @@ def read_stages(given: object) -> tuple[Stage, ...]:
         entries = list(given) if isinstance(given, list) else []
     if len(entries) < 2:
         raise ConfigError(f"{STAGES_KEY}: found {given!r}, expected two or more, as in {_EXAMPLE}")
-    stages = tuple(_read_stage(each) for each in entries)
+    last = _read_stage(entries[-1], is_alone=False) if _names_head(entries[-1]) else None
+    alone = last is not None and len(entries) == 2
+    read = [_read_stage(each, alone) for each in (entries if last is None else entries[:-1])]
+    stages = tuple(read if last is None else [*read, last])
     names = [stage.name for stage in stages]
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(f"{STAGES_KEY}: found {name!r} twice, expected names that differ")
+    for stage in stages[:-1]:
+        if stage.fine_tunes:
+            raise ConfigError(
+                f"{STAGES_KEY}.{stage.name}: found a head before the last stage, expected one in "
+                f"the last stage ({names[-1]}) or in none"
+            )
     total = float(sum(stage.share for stage in stages))
     if abs(total - 1) > 1e-9:
         shares = " + ".join(str(float(stage.share)) for stage in stages)
@@ -122,7 +149,19 @@ def read_stages(given: object) -> tuple[Stage, ...]:
     return stages
 
 
-def _read_stage(given: object) -> Stage:
+def _has_head(settings: Mapping[str, Any]) -> bool:
+    return any(key.split(".")[:2] in (["model", "head"], ["model", "heads"]) for key in settings)
+
+
+def _names_head(given: object) -> bool:
+    """Whether a stage, not checked yet, has a head."""
+    if not isinstance(given, Mapping):
+        return False
+    settings = {key: value for key, value in given.items() if key not in _OWN}
+    return _has_head(as_overrides(settings, STAGES_KEY, {}))
+
+
+def _read_stage(given: object, is_alone: bool) -> Stage:
     name = given.get("name") if isinstance(given, Mapping) else None
     if not isinstance(given, Mapping) or name is None:
         raise ConfigError(
@@ -136,7 +175,9 @@ def _read_stage(given: object) -> Stage:
         )
     settings = {key: value for key, value in given.items() if key not in _OWN}
     added = package_keys()
-    taken = _TAKEN | {key: _ALONE for key, said in added.items() if key in said.not_in_stages}
+    is_head = _has_head(as_overrides(settings, f"{STAGES_KEY}.{name}", {}))
+    taken = dict(_TAKEN_OF_FINE_TUNING if is_head else _TAKEN)
+    taken |= {key: _ALONE for key, said in added.items() if key in said.not_in_stages}
     taken |= {key: _WHOLE for key, said in added.items() if key in said.not_recorded}
     overrides = as_overrides(settings, f"{STAGES_KEY}.{name}", taken)
     sections = [*_SECTIONS, *(key for key, said in added.items() if key not in said.not_recorded)]
@@ -150,7 +191,15 @@ def _read_stage(given: object) -> Stage:
             reason = f"comes with {package}: pip install {package}"
             reason = f"no such key{known}" if package is None else reason
             raise ConfigError(f"{STAGES_KEY}.{name}: {key}: {reason}")
-    return Stage(name, _read_share(given.get("share"), f"{STAGES_KEY}.{name}.share"), overrides)
+    share = given.get("share")
+    if is_head and share is not None:
+        raise ConfigError(
+            f"{STAGES_KEY}.{name}.share: found {share!r} beside a head, expected none: a "
+            "fine-tuning ends by its own trainer.max_epochs or trainer.max_steps"
+        )
+    if is_head or (is_alone and share is None):
+        return Stage(name, Fraction(0 if is_head else 1), overrides)
+    return Stage(name, _read_share(share, f"{STAGES_KEY}.{name}.share"), overrides)
 
 
 def _read_share(given: object, key: str) -> Fraction:
@@ -168,8 +217,8 @@ def check_stages(config: Config) -> None:
     """Raise ConfigError if something else in a resolved config does not go with its stages."""
     if fine_tunes(config):
         raise ConfigError(
-            f"{STAGES_KEY}: found beside model.head, expected a pre-training: fine-tune the last "
-            "stage's run in a run of its own"
+            f"{STAGES_KEY}: found beside model.head, expected a pre-training: give the head to "
+            "the last stage: {head: single_sentence, data.source: FILE, trainer.max_epochs: 3}"
         )
     checkpoint, trainer = config["checkpoint"], config["trainer"]
     wrong = {
@@ -197,11 +246,15 @@ def stage_requests(
 ) -> list[Request]:
     """Return what ``bertlab fit`` is asked for each stage."""
     check_stages(config)
-    names = [stage.name for stage in stages]
-    budgets = share_out(config, names, [stage.share for stage in stages])
+    shared = [stage for stage in stages if not stage.fine_tunes]
+    names = [stage.name for stage in shared]
+    budgets = share_out(config, names, [stage.share for stage in shared])
+    budgets += [{}] * (len(stages) - len(shared))
     requests = []
     for number, (stage, budget) in enumerate(zip(stages, budgets, strict=True)):
         content = _content_of_stage(config, number)
+        if stage.fine_tunes:
+            content = _content_of_fine_tuning(config)
         if directory is not None:
             content["run_dir"] = str(stage_directory(directory, stages, number))
             if number > 0:
@@ -263,6 +316,15 @@ def _content_of_stage(config: Config, number: int) -> Config:
             )
     elif model["init_from"] is None:
         model["init_optimizer"] = False  # there is none before the first
+    return content
+
+
+def _content_of_fine_tuning(config: Config) -> Config:
+    """Return what a fine-tuning stage has from the config of the whole, before its own settings."""
+    content = deepcopy({key: each for key, each in config.items() if key not in _NOT_FINE_TUNED})
+    trainer = {key: config["trainer"][key] for key in _TRAINER_OF_ALL if key in config["trainer"]}
+    content["trainer"] = deepcopy(trainer)
+    content["model"] = {"encoder": deepcopy(config["model"]["encoder"])}
     return content
 
 

@@ -6,6 +6,7 @@ References: Hedges (1981), Distribution theory for Glass's estimator of effect s
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from scipy import special, stats
 
@@ -126,7 +127,7 @@ class Comparison:
         """Whether there is no noise to measure the difference by."""
         return self.error == 0
 
-    @property
+    @cached_property
     def detectable(self) -> float | None:
         """Smallest true difference that so many seeds and rows show with 80 % power.
 

@@ -94,11 +94,10 @@ class ContrastNoise:
         Args:
             own: ``(…, variances)`` that were found, or drawn.
         """
-        moderated, freedoms = self._moderated(own)
-        count = len(self.shares)
-        parts = moderated[..., :count] * self.shares
+        moderated, freedoms = self._moderated(own, len(self.shares))
+        parts = moderated * self.shares
         # Welch and Satterthwaite; never more than all runs of the study know
-        freedom = np.minimum(satterthwaite(parts, freedoms[..., :count]), sum(self.known))
+        freedom = np.minimum(satterthwaite(parts, freedoms), sum(self.known))
         fewest, few = self.few_against_many
         if few:
             freedom = np.minimum(freedom, freedoms[..., fewest] ** few * freedom ** (1 - few))
@@ -144,14 +143,15 @@ class ContrastNoise:
     def _found(self) -> tuple[FloatArray, FloatArray]:
         return np.array(self.variances), np.array([part for part, _ in self.rows])
 
-    def _moderated(self, own: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return ``(…, variances)`` moderated ones, and their degrees of freedom."""
+    def _moderated(self, own: FloatArray, count: int) -> tuple[FloatArray, FloatArray]:
+        """Return ``(…, count)`` the first variances moderated, and their degrees of freedom."""
         known, prior = np.array(self.known), self.prior
-        total = (own @ known)[..., None]
-        expected = total / known.sum()  # as noisy as all
+        total, runs = (own @ known)[..., None], known.sum()
+        own, known = own[..., :count], known[:count]
+        expected = total / runs  # as noisy as all
         if self.ratios:
-            others = (total - known * own) / np.maximum(known.sum() - known, 1)
-            expected = np.maximum(expected, self.ratios * others)
+            others = (total - known * own) / np.maximum(runs - known, 1)
+            expected = np.maximum(expected, self.ratios[:count] * others)
         moderated = np.maximum(own, (known * own + prior * expected) / (known + prior))
         # the others lend less to one that is noisier than expected
         lent = expected / np.maximum(np.maximum(own, expected), _TINY)
@@ -164,9 +164,9 @@ class ContrastNoise:
             ``(DRAWS,)`` variances of the sum, and their degrees of freedom.
         """
         own, of_rows = self._found
-        true = np.maximum(self._moderated(own)[0], 0)
-        drawn = _draws((*self.known, *(known for _, known in self.rows)))
         count = len(self.known)
+        true = np.maximum(self._moderated(own, count)[0], 0)
+        drawn = _draws((*self.known, *(known for _, known in self.rows)))
         return self.over_all(true * drawn[:, :count], of_rows * drawn[:, count:])
 
 

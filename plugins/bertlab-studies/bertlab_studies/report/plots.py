@@ -6,6 +6,7 @@ so that print without color can be read too.
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import matplotlib as mpl
@@ -37,11 +38,16 @@ from bertlab_studies.report.statistics import summarize
 from bertlab_studies.report.tuning_report import CAPTION, tuning_figure
 from bertlab_studies.study_scores import Measure, StudyScores
 
+_MOST_VARIANTS = 60  # in a picture
+
 Comparisons = Mapping[tuple[str, str], Comparison]
 
 
 def pictures(scores: StudyScores, comparisons: Comparisons) -> list[Picture]:
     """Return those pictures of the study for which there is something to draw."""
+    study, scores = scores, _few_variants(scores)
+    shown, count = len(scores.variants), len(study.variants)
+    note = f" Drawn are the first {shown} of {count} variants." * (shown < count)
     with mpl.rc_context(SETTINGS):
         drawn = (
             (
@@ -71,7 +77,7 @@ def pictures(scores: StudyScores, comparisons: Comparisons) -> list[Picture]:
                 "points: the seeds.",
                 score_against_compute(scores),
             ),
-            ("expected_best", CAPTION, tuning_figure(scores)),
+            ("expected_best", CAPTION, tuning_figure(study)),
         )
         by_group = list(group_figures(scores))
         names = file_names([name for name, _, _ in by_group])
@@ -83,10 +89,17 @@ def pictures(scores: StudyScores, comparisons: Comparisons) -> list[Picture]:
             ),
         ]
         return [
-            Picture(name, caption, svg_of(figure), pdf_of(figure))
+            Picture(name, caption + note, svg_of(figure), pdf_of(figure))
             for name, caption, figure in found
             if figure is not None
         ]
+
+
+def _few_variants(scores: StudyScores) -> StudyScores:
+    """Return the study with so many of its first variants as a picture can show."""
+    first = [name for name in scores.variants if name != scores.baseline][: _MOST_VARIANTS - 1]
+    few = {n: v for n, v in scores.variants.items() if n == scores.baseline or n in first}
+    return replace(scores, variants=few)
 
 
 def differences(scores: StudyScores, comparisons: Comparisons) -> Figure | None:

@@ -7,13 +7,14 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, fields
+from itertools import product
 from typing import Any
 
 from bertlab_pages.spreadsheets import spreadsheet_csv
 from bertlab_studies.report.comparison import Comparison
 from bertlab_studies.report.failed_runs import failed_runs
 from bertlab_studies.report.report import Report
-from bertlab_studies.study_scores import Measure, StudyScores
+from bertlab_studies.study_scores import StudyScores
 
 SCHEMA = 2  # raised when a key goes or gets another meaning; new keys do not raise it
 # of a comparison, in the order of report.json
@@ -53,23 +54,18 @@ def run_values(study: StudyScores) -> Iterator[RunValue]:
     """Yield the value of each variant, measure, seed and fine-tuning seed, the missing ones too."""
     for measure in study.measures:
         failed = failed_runs(study, measure)
-        for variant in study.variants:
-            for seed in study.seeds:
-                why = study.cell(variant, measure).degenerate.get(seed, "")
-                for finetune, value in _by_finetune(study, measure, variant, seed):
-                    lost = seed in failed[variant]
-                    yield RunValue(variant, measure.name, seed, finetune, value, lost, why)
-
-
-def _by_finetune(
-    study: StudyScores, measure: Measure, variant: str, seed: int
-) -> list[tuple[int | None, float | None]]:
-    cells = [study.cell(each, measure) for each in study.variants]
-    cell = study.cell(variant, measure)
-    if not any(each.repeats for each in cells):
-        return [(None, cell.values.get(seed))]
-    repeats = cell.repeats.get(seed, {})
-    return [(finetune, repeats.get(finetune)) for finetune in study.finetune_seeds]
+        cells = {variant: study.cell(variant, measure) for variant in study.variants}
+        nested = any(cell.repeats for cell in cells.values())
+        for (variant, cell), seed in product(cells.items(), study.seeds):
+            repeats = cell.repeats.get(seed, {})
+            found: Mapping[int | None, float | None] = (
+                {finetune: repeats.get(finetune) for finetune in study.finetune_seeds}
+                if nested
+                else {None: cell.values.get(seed)}
+            )
+            lost, why = seed in failed[variant], cell.degenerate.get(seed, "")
+            for finetune, value in found.items():
+                yield RunValue(variant, measure.name, seed, finetune, value, lost, why)
 
 
 def values_csv(studies: Sequence[StudyScores]) -> str:

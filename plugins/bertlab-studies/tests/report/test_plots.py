@@ -16,6 +16,7 @@ from matplotlib.lines import Line2D
 
 from bertlab_pages.pictures import Picture, hover, inline_svg, on_white, pdf_of, svg_of
 from bertlab_pages.plot_axes import SETTINGS, printable
+from bertlab_studies.report import plots
 from bertlab_studies.report.curve_plots import finetuning_curves, learning_curves
 from bertlab_studies.report.plots import differences, pictures, score_against_compute
 from bertlab_studies.report.report import report_of
@@ -222,3 +223,17 @@ def test_a_pdf_is_whole_has_no_date_and_the_same_bytes_again(real_pdf: None) -> 
         p.pdf for p in found
     ]
     assert pdf_of(Figure()).startswith(b"%PDF-")
+
+
+def test_a_picture_shows_the_first_of_many_variants_and_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    study = made_up_study(seeds=2, names=("a", "b", "c"))
+    study.baseline = "c"
+    figures: list[Figure] = []
+    monkeypatch.setattr(plots, "_MOST_VARIANTS", 2)
+    monkeypatch.setattr(plots, "svg_of", figures.append)
+    first = pictures(study, report_of(study).comparisons[0])[0]
+    assert first.caption.endswith("Drawn are the first 2 of 3 variants.")
+    shown = [each.get_text() for each in figures[0].axes[0].get_yticklabels()]
+    assert sorted(shown) == ["a", "c"]

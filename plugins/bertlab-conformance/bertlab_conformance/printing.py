@@ -6,13 +6,20 @@ from typing import Any
 
 import yaml
 
-from bertlab import __version__
-from bertlab.checkpoints.restore import read_warm_start
-from bertlab.config.parser import build_parser
-from bertlab.config.request import Request
-from bertlab.config.run_config import parse_values, whole_config
-from bertlab.config.yaml_files import Config, keys_of, names_below
-from bertlab.errors import CommandError, nearest, say
+from bertlab import CommandError, __version__, nearest
+from bertlab.extend import (
+    Config,
+    Request,
+    add_to_json,
+    build_parser,
+    keys_of,
+    names_below,
+    parse_values,
+    read_request,
+    read_warm_start,
+    say,
+    whole_config,
+)
 
 _OPTION = "--print_config"
 _FORMS = ("skip_default", "skip_unset")
@@ -26,8 +33,10 @@ _ALWAYS = re.compile(
 )
 
 
-def print_config(command: str, request: Request) -> None:
-    """Print the config that arguments with ``--print_config`` stand for; run nothing."""
+def main(arguments: list[str]) -> int:
+    """Print the config that ``fit`` and its arguments stand for; run nothing."""
+    command, *argv = arguments or [""]
+    request = read_request(argv)
     forms = _read_forms(request.prints or "")
     if command != "fit" or request.ckpt_path is not None:
         raise CommandError(
@@ -36,7 +45,10 @@ def print_config(command: str, request: Request) -> None:
         )
     if (warm := read_warm_start(request)) is not None:
         request.take_sizes(warm.encoder_config)
-    say(printed_config(request, forms))
+    text = printed_config(request, forms)
+    add_to_json(config=yaml.safe_load(text))
+    say(text)
+    return 0
 
 
 def _read_forms(given: str) -> list[str]:
