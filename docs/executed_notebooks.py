@@ -12,7 +12,12 @@ import os
 import re
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
 
 ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "docs" / "notebooks"
@@ -43,19 +48,37 @@ def _with_links(text: str) -> str:
     return re.sub(r"\]\(\.\./", f"]({SITE}/docs/", text)
 
 
-def write(name: str) -> None:
-    """Run a notebook in an empty folder and write it with its outputs."""
-    import nbformat  # noqa: PLC0415  the test needs the cells alone
+def run(name: str, folder: str, change: Callable[[str], str] = str) -> "NotebookNode":
+    """Run a notebook in a folder and return it with its outputs.
+
+    Args:
+        name: of the notebook.
+        folder: empty.
+        change: gives what is run in place of a cell's code.
+
+    Raises:
+        nbclient.exceptions.CellExecutionError: If a cell fails.
+    """
+    import nbformat  # noqa: PLC0415  most tests need the cells alone
     from nbclient import NotebookClient  # noqa: PLC0415
 
     made = nbformat.v4.new_notebook()
     made.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
     for number, (kind, source) in enumerate(cells_of(name)):
         new_cell = getattr(nbformat.v4, f"new_{kind}_cell")
-        made.cells.append(new_cell(source, id=f"{name}-{number}"))  # the same in each version
+        text = change(source) if kind == "code" else source
+        made.cells.append(new_cell(text, id=f"{name}-{number}"))  # the same in each version
+    client = NotebookClient(made, timeout=1800, record_timing=False, coalesce_streams=True)
+    client.execute(cwd=folder)
+    return made
+
+
+def write(name: str) -> None:
+    """Run a notebook in an empty folder and write it with its outputs."""
+    import nbformat  # noqa: PLC0415
+
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        client = NotebookClient(made, timeout=1800, record_timing=False, coalesce_streams=True)
-        client.execute(cwd=folder)
+        made = run(name, folder)
     for output in (each for cell in made.cells for each in cell.get("outputs", ())):
         if output.output_type == "stream":
             output.text = _tidy(output.text).replace(f"{folder}/", "")
