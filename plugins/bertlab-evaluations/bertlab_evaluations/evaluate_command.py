@@ -108,6 +108,7 @@ def _named(argv: list[str], helping: bool) -> list[str]:
     if len(words) > 2:
         raise CommandError(f"evaluate: found {shlex.join(words)}, expected MODEL NAME")
     options: list[str] = []
+    model = None
     if words and (not helping or len(words) > 1):
         model = words.pop(0)
         if "--ckpt_path" in given:
@@ -117,6 +118,8 @@ def _named(argv: list[str], helping: bool) -> list[str]:
         if other := {"--evaluation", "--config"} & given:
             raise CommandError(f"evaluate: found {name} and {min(other)}, expected one of them")
         is_config = name in _known() or name.endswith(".yaml")
+        if not is_config:
+            _check_name(name, model)
         # attention --help: of the class; attention alone: of the config
         by_class = name in installed("evaluation") and (helping or "--data" in given)
         if is_config and not by_class:
@@ -124,6 +127,18 @@ def _named(argv: list[str], helping: bool) -> list[str]:
         else:
             options += ["--evaluation", name]
     return [*options, *rest]
+
+
+def _check_name(name: str, model: str | None) -> None:
+    """Refuse a name that is nearly a known one, or stands in the model's place, before imports."""
+    known = [*_known(), *installed("evaluation")]
+    if any(name in (each, each.rpartition(":")[2]) for each in known):
+        return
+    if model in known:
+        typed = shlex.join(["bertlab", "evaluate", name, str(model)])
+        raise CommandError(f"evaluate: found {model} {name}, expected the model first: {typed}")
+    if hint := nearest(name, known):
+        raise CommandError(f"evaluate: no evaluation is called {name!r}{hint}")
 
 
 def _is_true(given: str) -> bool:

@@ -56,6 +56,8 @@ def test_a_known_name_with_data_of_ones_own(
         (["RUN", "blimp", "--ckpt_path", "x"], "found RUN and --ckpt_path, expected one model"),
         (["RUN", "blimp", "--evaluation", "probing"], "found blimp and --evaluation"),
         (["RUN", "blimp", "stsb"], "expected MODEL NAME"),
+        (["RUN", "blmp"], "no evaluation is called 'blmp'; did you mean 'blimp'?"),
+        (["blimp", "RUN"], "expected the model first: bertlab evaluate RUN blimp"),
         (["RUN", "all", "--data", "x"], "has 3 evaluations, expected one"),
         (["RUN"], "expected NAME or --config FILE"),
         (["RUN", "blimb", "--data", "x"], "blimb"),
