@@ -212,9 +212,14 @@ def bertlab(capsys: pytest.CaptureFixture[str]) -> Command:
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the slow ones, so that no worker is left with one at the end."""
+    """Begin with the slow ones, so that no worker is left with one at the end.
+
+    Whole runs of the kit are slow, but for one objective and one head.
+    """
     for item in items:
-        if item.get_closest_marker("nightly"):
+        whole_run = item.name.endswith("[works_in_a_run]")
+        whole_run &= not item.name.startswith(("test_mlm[", "test_single_sentence["))
+        if whole_run or item.get_closest_marker("nightly"):
             item.add_marker("slow")
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 

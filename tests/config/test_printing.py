@@ -150,7 +150,9 @@ def check_repeats(seed: int, form: Sequence[str], file: Path) -> None:
     assert printed_config(again, ()) == printed_config(request, ())
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize(
+    "seed", [*range(4), *(pytest.param(each, marks=pytest.mark.slow) for each in range(4, 12))]
+)
 def test_a_printed_config_repeats_its_run(tmp_path: Path, seed: int) -> None:
     check_repeats(seed, list(FORMS.values())[seed % len(FORMS)], tmp_path / "printed.yaml")
 

@@ -31,6 +31,7 @@ CLASSES = {
     "bertlab_first_word": ("FirstWord", "Evaluation"),
     "bertlab_bytes": ("Bytes", "TokenizerKind"),
 }
+WHOLE_RUN = "works_in_a_run"
 
 
 @pytest.fixture
@@ -41,16 +42,19 @@ def examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def passed_checks(test: Callable[[str], None]) -> int:
+def passed_checks(test: Callable[[str], None], whole_run: bool = False) -> int:
     """Run a test that ``conformance`` made on each check, as pytest does; return how many passed.
+
+    A whole run takes as long as all other checks.
 
     In this process, which has imported torch already.
     """
     passed = 0
     for case in test.pytestmark[0].args[1]:
-        with contextlib.suppress(pytest.skip.Exception):
-            test(case.values[0])
-            passed += 1
+        if (case.id == WHOLE_RUN) == whole_run:
+            with contextlib.suppress(pytest.skip.Exception):
+                test(case.values[0])
+                passed += 1
     return passed
 
 
@@ -78,6 +82,13 @@ def test_a_class_conforms(name: str, examples: Path) -> None:
     assert issubclass(found, base)
     assert broken_signature(found, base) is None
     assert passed_checks(conformance(found)) > 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in CLASSES if name != "bertlab_first_word"])
+def test_a_class_works_in_a_run(name: str, examples: Path) -> None:
+    found = getattr(importlib.import_module(name), CLASSES[name][0])
+    assert passed_checks(conformance(found), whole_run=True) == 1
 
 
 @pytest.mark.slow

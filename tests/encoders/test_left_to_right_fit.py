@@ -44,7 +44,9 @@ def arguments(start: Path, rows: Path, run: Path, *more: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("bilstm_layers", [0, 1, 2])
+@pytest.mark.parametrize(
+    "bilstm_layers", [0, *(pytest.param(each, marks=pytest.mark.slow) for each in (1, 2))]
+)
 def test_a_left_to_right_run_is_fine_tuned(
     bilstm_layers: int, causal_run: Path, rows: Path, tmp_path: Path, bertlab: Command
 ) -> None:

@@ -62,7 +62,15 @@ def check(maker: Maker, seed: int, run: Path, folder: Path, measure: Measure) ->
     check_answered(Answer(told.code, "", told.error), names)
 
 
-@pytest.mark.parametrize("maker", [each for each in MAKERS if each.__name__ in _FAST])
+@pytest.mark.parametrize(
+    "maker",
+    [
+        each if each.__name__ == "checkpoint" else pytest.param(each, marks=pytest.mark.slow)
+        for each in MAKERS
+        if each.__name__ in _FAST
+    ],
+    ids=lambda maker: maker.__name__,
+)
 def test_few_bytes_take_little_memory(
     maker: Maker, tmp_path: Path, tiny_run: Path, measure: Measure
 ) -> None:

@@ -54,7 +54,8 @@ def scores(run: Path, metric: str) -> dict[int, float]:
 
 
 @pytest.mark.parametrize(
-    ("metric", "better"), [("accuracy", max), ("macro_f1", max), ("loss", min)]
+    ("metric", "better"),
+    [("accuracy", max), ("loss", min), pytest.param("macro_f1", max, marks=pytest.mark.slow)],
 )
 def test_the_better_end_of_a_named_metric(
     rows: Rows, tmp_path: Path, bertlab: Command, metric: str, better: type[max]

@@ -60,7 +60,13 @@ TASKS = [
 ]
 
 
-@pytest.mark.parametrize(("head", "source", "metric"), TASKS)
+FAST = ("single_sentence", "span")
+
+
+@pytest.mark.parametrize(
+    ("head", "source", "metric"),
+    [each if each[0] in FAST else pytest.param(*each, marks=pytest.mark.slow) for each in TASKS],
+)
 def test_a_head_learns_and_comes_back(
     head: str, source: str, metric: str, files: Path, tiny_run: Path, tmp_path: Path,
     bertlab: Command,

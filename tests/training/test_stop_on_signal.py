@@ -47,7 +47,9 @@ def undisturbed(
 
 
 # the first; the end of a window; at an evaluation; amid a window between two evaluations
-@pytest.mark.parametrize("batch", [1, 6, 8, 15])
+@pytest.mark.parametrize(
+    "batch", [15, *(pytest.param(each, marks=pytest.mark.slow) for each in (1, 6, 8))]
+)
 def test_a_stopped_run_goes_on_bit_by_bit(
     undisturbed: Path,
     tiny_config: Path,

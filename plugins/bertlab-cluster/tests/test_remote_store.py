@@ -192,6 +192,7 @@ def test_a_cache_without_size(
         TokenStore.open(URL, tmp_path / "cache")
 
 
+@pytest.mark.slow
 def test_runs_are_those_of_the_disk(
     bertlab: Command,
     tiny_config: Path,

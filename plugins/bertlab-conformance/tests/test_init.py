@@ -94,7 +94,13 @@ def test_configs_and_templates_of_a_package_have_names(
         shipped_configs.cache_clear()
 
 
-@pytest.mark.parametrize("kind", FILES)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "classification",
+        *(pytest.param(each, marks=pytest.mark.slow) for each in FILES if each != "classification"),
+    ],
+)
 def test_a_config_runs_with_the_users_file(
     kind: str, tiny_run: Path, tmp_path: Path, bertlab: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

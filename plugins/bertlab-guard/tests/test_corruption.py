@@ -42,6 +42,7 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     return seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "more",
     [

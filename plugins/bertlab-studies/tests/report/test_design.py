@@ -78,6 +78,7 @@ def test_power_is_that_of_simulated_studies(
     assert shown / DRAWN == pytest.approx(design.power, abs=NEAR)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [3, 5, 10])
 @pytest.mark.parametrize(("variants", "family"), [(2, 1), (6, 10)])
 def test_what_a_report_says_could_be_shown_is_shown_four_times_in_five(

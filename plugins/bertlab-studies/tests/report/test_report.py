@@ -458,6 +458,7 @@ def page_of(variants: tuple[str, ...], measure: str, failure: str) -> Page:
 plain_page = cache(lambda: page_of(("a", "b", "c"), "d", "e"))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("real_svg")
 @settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(MARKUP, min_size=3, max_size=3, unique=True), MARKUP, MARKUP)

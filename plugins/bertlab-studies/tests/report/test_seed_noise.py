@@ -358,6 +358,7 @@ def p_values(draws: np.ndarray) -> list[list[float]]:
     return (2 * stats.t.sf(t, [[d.freedom for d in each] for each in found])).tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noisy", [1, 3])
 @pytest.mark.parametrize("shared", [0, 2])
 def test_false_alarms_of_a_study_are_what_is_promised(noisy: int, shared: int):
