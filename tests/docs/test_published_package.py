@@ -24,7 +24,7 @@ def test_the_entry_point_is_what_new_plugin_writes() -> None:
     assert shown.strip() in package_files(NAMES)["pyproject.toml"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(1800)  # two minutes of one core, and much more where cores are shared
 def test_the_commands_work_as_written(tmp_path: Path) -> None:
     environment = PluginEnvironment.create(tmp_path)

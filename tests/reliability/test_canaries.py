@@ -166,13 +166,19 @@ def users_of(model: Path, folder: Path) -> list[list[object]]:
     ]
 
 
+READ_BY_FEW = (
+    *("results.json", "best.json", "stages.yaml"),
+    *("tokenizer/vocab.txt", "tokenizer/tokenizer_config.json"),
+    "samples.jsonl tensorboard/version_0/hparams.yaml",
+)
+
+
 @each_plant
 @pytest.mark.parametrize(
     "names",
     [
-        *("config.yaml", "manifest.json", "results.json", "best.json", "stages.yaml"),
-        *("tokenizer/tokenizer.json", "tokenizer/vocab.txt", "tokenizer/tokenizer_config.json"),
-        "samples.jsonl tensorboard/version_0/hparams.yaml",  # which few commands read
+        *("config.yaml", "manifest.json", "tokenizer/tokenizer.json"),
+        *(pytest.param(each, marks=pytest.mark.nightly) for each in READ_BY_FEW),
     ],
 )
 def test_a_run_directory(

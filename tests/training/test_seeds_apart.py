@@ -171,7 +171,7 @@ def test_workers_see_the_same_order_and_masks(
     assert_equal_weights(tmp_path / "two", tmp_path / "none")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_two_processes_equal_one_share_a_drawn_seed_and_drop_out_by_the_seed_given(
     tiny_config: Path, tmp_path: Path, bertlab: Command
 ) -> None:

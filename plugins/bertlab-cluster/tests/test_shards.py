@@ -207,7 +207,7 @@ def test_shards_of_nothing_are_refused(tmp_path: Path) -> None:
         ShardedWriter(tmp_path / "store", TOKENIZER, "", 0)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_ten_thousand_shards(tmp_path: Path) -> None:
     """Files opened, handles and memory: of a batch's shards, not of the store's."""
     documents = [[20, 20]] * 10_000

@@ -128,7 +128,7 @@ def test_what_sbatch_refuses_is_said(slurm: Path, study: Path) -> None:
         run([fake_run("a")], study)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(600)  # each job imports torch, on a machine with other work
 def test_each_run_is_a_job_and_children_wait_for_their_parents(slurm: Path, study: Path) -> None:
     (slurm / "limit").write_text("2")  # the third job is submitted when another has ended

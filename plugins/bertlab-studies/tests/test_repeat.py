@@ -165,7 +165,7 @@ def test_a_wrong_config_is_refused_before_there_is_a_directory(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(600)  # processes that import torch, on a machine with other work
 def test_an_interrupted_command_goes_on_when_it_is_given_again(
     tiny_config: Path, tmp_path: Path
