@@ -328,6 +328,15 @@ class Head(Task):
         """Return the names that :meth:`score` gives; empty if the head does not use it."""
         return []
 
+    def row_scores(self, metric: str, rows: Sequence[Mapping[str, Any]]) -> Sequence[float] | None:
+        """Return a number for each row, whose mean is a metric: studies compare runs row by row.
+
+        None: not known of this metric, such as ``accuracy`` or ``f1/PER``. ``rows`` are written
+        predictions, each with its truth, ``row["gold"]["label"]``; the head is not built.
+        """
+        del metric, rows
+        return None
+
     def tune(self, examples: Sequence[Example], predictions: Sequence[dict[str, Any]]) -> None:
         """Choose what is chosen on development data, such as a threshold, before its score.
 

@@ -148,6 +148,29 @@ def other_domains(study: StudyConfig, plan: Plan, folder: Path) -> list[str]:
     return lines
 
 
+def without_row_scores(
+    scores: StudyScores, study: StudyConfig, plan: Plan, folder: Path
+) -> Iterator[str]:
+    """Yield a line for each measure whose head gives no scores of the rows that it predicted."""
+    for measure in scores.measures:
+        evaluation = next((each for each in study.evaluations if each.name == measure.task), None)
+        if evaluation is not None and (evaluation.zero_shot or evaluation.step == "best"):
+            continue
+        if not measure.is_primary or any(
+            scores.cell(name, measure).examples for name in scores.variants
+        ):
+            continue
+        stage = BASE if evaluation is None else evaluation.name
+        done = [each.directory(folder) for each in _runs(study, plan, stage)]
+        if any(is_done(each) and (each / PREDICTIONS_FILE).is_file() for each in done):
+            head = next(iter(heads_of(plan.configs[study.baseline, stage])))
+            yield (
+                f"{measure.name}: head {head} gives no scores of rows whose mean is "
+                f"{measure.metric} (its row_scores); tests are over seeds alone, and say nothing "
+                "of other rows"
+            )
+
+
 def _checkpoints(plan: Plan) -> list[str]:
     """Return what the base runs start from, each once, if they are fine-tunings."""
     configs = [config for (_, stage), config in plan.configs.items() if stage == BASE]
@@ -264,7 +287,8 @@ def _cell(
                 value = _value(results, measure, of_rows)
                 if value is None:
                     _refuse_metric(measure, results, study)
-                found[finetune] = _result_of_rows(directory, evaluation, measure, value, rows)
+                head = next(iter(heads.values()), None)  # of several none keeps predictions
+                found[finetune] = _result_of_rows(directory, evaluation, measure, value, rows, head)
                 if len(heads) > 1:
                     own = _degenerate(directory, measure, f"{measure.task}: ")
                     found[finetune] = replace(found[finetune], degenerate=own)
@@ -305,14 +329,19 @@ def _of_objective(
 
 
 def _result_of_rows(
-    directory: Path, evaluation: Evaluation | None, measure: Measure, value: float, rows: Rows
+    directory: Path,
+    evaluation: Evaluation | None,
+    measure: Measure,
+    value: float,
+    rows: Rows,
+    head: Head | None,
 ) -> RunResult:
     """Return a run's value with what is wrong with it and its rows' scores, if it has them."""
     scores, path = None, _file_of_rows(directory, evaluation)
     if evaluation is not None and evaluation.zero_shot is not None:
         scores = evaluated_rows(path, measure.metric, value, rows)
     elif evaluation is None or evaluation.step == "last":  # predictions are those of the last step
-        scores = row_scores(path, measure.metric, value, rows)
+        scores = row_scores(path, measure.metric, value, rows, head)
     if rows is not Rows.ALL and math.isfinite(value):
         if scores is None:
             raise StudyError(
