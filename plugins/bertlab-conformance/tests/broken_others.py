@@ -115,6 +115,16 @@ class ReadsItsLabels(GoodScoringHead):
         return [float(row["label"] in self.classes.names) for row in rows]
 
 
+class CountAsShare(GoodMetric):
+    """Gives a number of predictions as their share."""
+
+    expects: Expects = ("shares_are_from_0_to_1", "and declared in shares, metric")
+    is_share = True
+
+    def compute(self) -> Tensor:
+        return self.wrong
+
+
 class ThreeClasses(GoodHead):
     """Always has three outputs."""
 

@@ -284,6 +284,7 @@ class GoodMetric(Metric):
     """Share of predictions that are wrong."""
 
     full_state_update = False
+    is_share = True
     wrong: Tensor
     count: Tensor
 

@@ -165,6 +165,7 @@ class EntitySpans(Head):
     columns = (Column("words", "texts"), Column("tags", "tags", is_truth=True))
     monitor = ("f1", "max")
     better: ClassVar[Mapping[str, Literal["min", "max"]]] = {"precision": "max", "recall": "max"}
+    shares = ("precision", "recall", "f1")
     uses_pooled = False
     class_weights: Tensor
 

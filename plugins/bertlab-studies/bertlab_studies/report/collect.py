@@ -1,7 +1,7 @@
 """Collects what the runs of a study have found from their directories."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
@@ -13,10 +13,11 @@ from bertlab.api import Head
 from bertlab.extend import (
     DEGENERATE_FILE,
     PREDICTIONS_FILE,
+    build_metrics,
     end_of,
     explain_damage,
     heads_direction,
-    is_share,
+    is_among,
     read_json,
     read_results,
 )
@@ -30,6 +31,8 @@ from bertlab_studies.plan.measures import (
     head_of,
     heads_of,
     pretraining_measures,
+    shares_of,
+    shares_of_task,
     uses_pretraining,
 )
 from bertlab_studies.plan.plan import Plan, PlannedRun, variant_settings
@@ -187,25 +190,30 @@ def _primary(study: StudyConfig, plan: Plan, folder: Path) -> list[Measure]:
     """Return the measure of each evaluation, or of the base if that is a fine-tuning."""
     heads = heads_of(plan.configs[study.baseline, BASE]) if not study.evaluations else {}
     if len(heads) > 1:
-        return _of_heads(study.name, heads)
+        return _of_heads(study, plan, heads)
     if not study.evaluations:
         metric = _own_metric(study, plan, folder, BASE)
-        return [] if metric is None else [_measure(study.name, metric)]
+        shares = shares_of(study, plan, None)
+        return [] if metric is None else [_measure(study.name, metric, shares)]
     measures = []
     for evaluation in study.evaluations:
         metric = deciding_metric(study, plan, evaluation)
         if evaluation.metric is None and evaluation.zero_shot is None:
             metric = _own_metric(study, plan, folder, evaluation.name) or metric
-        measures.append(_measure(evaluation.name, metric, evaluation.margin))
+        shares = shares_of(study, plan, evaluation)
+        measures.append(_measure(evaluation.name, metric, shares, evaluation.margin))
     return measures
 
 
-def _of_heads(study: str, heads: Mapping[str, Head]) -> list[Measure]:
+def _of_heads(study: StudyConfig, plan: Plan, heads: Mapping[str, Head]) -> list[Measure]:
     """Return what each of several heads is judged by, and their mean, which describes only."""
-    measures = [_measure(name, head.monitor) for name, head in heads.items()]
+    further = build_metrics(plan.configs[study.baseline, BASE]["model"])
+    measures = [
+        _measure(name, head.monitor, shares_of_task(head, further)) for name, head in heads.items()
+    ]
     end = heads_direction(heads)
     # its task is the study, as that of a single head: trials of a tuned study are chosen by it
-    mean = [] if end is None else [replace(_measure(study, ("mean", end)), is_primary=False)]
+    mean = [] if end is None else [replace(_measure(study.name, ("mean", end)), is_primary=False)]
     return measures + mean
 
 
@@ -235,9 +243,14 @@ def _runs(study: StudyConfig, plan: Plan, stage: str) -> Iterator[PlannedRun]:
             yield from plan.runs_of(variant.name, stage, seed).values()
 
 
-def _measure(task: str, monitor: tuple[str, str], margin: float | None = None) -> Measure:
+def _measure(
+    task: str,
+    monitor: tuple[str, str],
+    shares: Sequence[str] = (),
+    margin: float | None = None,
+) -> Measure:
     metric, mode = monitor
-    return Measure(task, metric, mode == "max", is_share(metric), margin=margin)
+    return Measure(task, metric, mode == "max", is_among(metric, shares), margin=margin)
 
 
 def _of_pretraining(
@@ -259,7 +272,8 @@ def _of_pretraining(
         if task and task not in evaluations and (decides or metric in ("accuracy", "loss")):
             higher = end_of(metric, known.ends.get(task, {"loss": "min"})) != "min"
             margin = study.margins.get(f"{task} {metric}")
-            measures.append(Measure(task, metric, higher, is_share(metric), decides, margin))
+            share = is_among(metric, known.shares.get(task, ()))
+            measures.append(Measure(task, metric, higher, share, decides, margin))
     return measures
 
 
