@@ -57,8 +57,9 @@ class CountsInPercent(GoodEvaluation):
     expects: Expects = ("shares_are_from_0_to_1", "and declared in shares, accuracy")
 
     def evaluate(self, model: EvaluatedModel, rows: Sequence[Example]) -> EvaluationResult:
-        scores = 100 + super().evaluate(model, rows).scores
-        return EvaluationResult({"accuracy": float(scores.mean())}, scores)
+        result = super().evaluate(model, rows)
+        scores = 100 + result.scores
+        return replace(result, scores=scores, metrics={"accuracy": float(np.nanmean(scores))})
 
 
 class InfiniteScore(GoodEvaluation):
