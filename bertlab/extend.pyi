@@ -248,7 +248,9 @@ from bertlab.model.build import check_tasks as check_tasks
 from bertlab.model.evaluation import EvaluationSet as EvaluationSet
 from bertlab.model.evaluation import end_of as end_of
 from bertlab.model.evaluation import heads_direction as heads_direction
+from bertlab.model.evaluation import is_among as is_among
 from bertlab.model.evaluation import known_ends as known_ends
+from bertlab.model.evaluation import known_shares as known_shares
 from bertlab.model.losses import Passes as Passes
 from bertlab.model.module import BertModule as BertModule
 from bertlab.model.optimizer import build_optimizer as build_optimizer

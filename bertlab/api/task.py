@@ -122,6 +122,8 @@ class Task(nn.Module, ABC):
             the best checkpoint of a head, and decides a study.
         better: which end is better of metrics that no torchmetrics metric tells, by name: those of
             :meth:`derived_metrics` and of a head's ``score``.
+        shares: names of its metrics that are from 0 to 1, which studies show in percent; ``f1``
+            stands for ``f1/PER`` and for the baseline ``majority_f1``, too.
         compares_sequences: the loss compares the sequences of a batch with each other, as
             contrastive losses do. A step is then one batch: one that is divided, among accumulated
             batches or devices, would have another loss and is refused.
@@ -143,6 +145,7 @@ class Task(nn.Module, ABC):
     compares_sequences: ClassVar[bool] = False
     monitor: ClassVar[tuple[str, Literal["min", "max"]]] = ("loss", "min")
     better: ClassVar[Mapping[str, Literal["min", "max"]]] = {}
+    shares: ClassVar[tuple[str, ...]] = ("accuracy",)
 
     @abstractmethod
     def build(self, context: TaskContext) -> None:
@@ -327,6 +330,15 @@ class Head(Task):
     def score_names(self) -> list[str]:
         """Return the names that :meth:`score` gives; empty if the head does not use it."""
         return []
+
+    def row_scores(self, metric: str, rows: Sequence[Mapping[str, Any]]) -> Sequence[float] | None:
+        """Return a number for each row, whose mean is a metric: studies compare runs row by row.
+
+        None: not known of this metric, such as ``accuracy`` or ``f1/PER``. ``rows`` are written
+        predictions, each with its truth, ``row["gold"]["label"]``; the head is not built.
+        """
+        del metric, rows
+        return None
 
     def tune(self, examples: Sequence[Example], predictions: Sequence[dict[str, Any]]) -> None:
         """Choose what is chosen on development data, such as a threshold, before its score.

@@ -211,6 +211,7 @@ class SequenceClassifier(ClassifierHead):
 
     huggingface = "BertForSequenceClassification"
     monitor = ("accuracy", "max")
+    shares = ("accuracy", "f1", "macro_f1")
     label_weights: Tensor | None
 
     def __init__(

@@ -215,6 +215,18 @@ def known_ends(task: Task, metrics: Mapping[str, Metric]) -> dict[str, str]:
     return {**ends, **task.better, name: end}
 
 
+def known_shares(task: Task, metrics: Mapping[str, Metric]) -> tuple[str, ...]:
+    """Return a task's ``shares``, and the metrics whose class has ``is_share = True``."""
+    own = (name for name, metric in metrics.items() if getattr(metric, "is_share", False))
+    return (*task.shares, *own)
+
+
+def is_among(metric: str, shares: Sequence[str]) -> bool:
+    """Whether a metric, perhaps of a set or type or a baseline, is one of the shares."""
+    bare = metric.replace("majority_", "").replace("unigram_", "")
+    return end_of(bare, dict.fromkeys(shares, "max")) is not None
+
+
 def end_of(metric: str, ends: Mapping[str, str]) -> str | None:
     """Return the better end of a metric, whose name may have that of a set or type; else None."""
     parts = metric.split("/")

@@ -66,11 +66,12 @@ def _baseline(results: Results, task: str, metric: str) -> str:
     return ""
 
 
-def shown_figure(metric: str, value: float) -> str:
-    """Return a value as people read it: shares in percent."""
+def shown_figure(metric: str, value: float, share: bool | None = None) -> str:
+    """Return a value as people read it: shares in percent; its name says which, if nothing else."""
     if metric.endswith(_COUNTS):
         return f"{value:g}"
-    return f"{value:.1%}" if is_share(metric) else f"{value:,.3f}"
+    share = is_share(metric) if share is None else share
+    return f"{value:.1%}" if share else f"{value:,.3f}"
 
 
 def is_share(metric: str) -> bool:

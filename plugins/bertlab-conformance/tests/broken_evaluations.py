@@ -51,6 +51,17 @@ class ArraysInDetails(GoodEvaluation):
         return replace(super().evaluate(model, rows), details={"length": found})
 
 
+class CountsInPercent(GoodEvaluation):
+    """Gives a share in percent."""
+
+    expects: Expects = ("shares_are_from_0_to_1", "and declared in shares, accuracy")
+
+    def evaluate(self, model: EvaluatedModel, rows: Sequence[Example]) -> EvaluationResult:
+        result = super().evaluate(model, rows)
+        scores = 100 + result.scores
+        return replace(result, scores=scores, metrics={"accuracy": float(np.nanmean(scores))})
+
+
 class InfiniteScore(GoodEvaluation):
     """Takes the logarithm of a share that can be 0."""
 

@@ -97,6 +97,34 @@ class OtherScores(GoodScoringHead):
         return ["coverage", "recall"]
 
 
+class ScoresOfNoRow(GoodScoringHead):
+    """Gives rows scores of whatever metric is asked for."""
+
+    expects: Expects = ("row_scores_mean_the_metric", "12 rows, whose mean is 1; the metric is nan")
+
+    def row_scores(self, metric: str, rows: Sequence[Mapping[str, Any]]) -> list[float] | None:
+        return [1.0] * len(rows)
+
+
+class ReadsItsLabels(GoodScoringHead):
+    """Needs the labels, which a study does not give it."""
+
+    expects: Expects = ("row_scores_mean_the_metric", "raises AssertionError")
+
+    def row_scores(self, metric: str, rows: Sequence[Mapping[str, Any]]) -> list[float] | None:
+        return [float(row["label"] in self.classes.names) for row in rows]
+
+
+class CountAsShare(GoodMetric):
+    """Gives a number of predictions as their share."""
+
+    expects: Expects = ("shares_are_from_0_to_1", "and declared in shares, metric")
+    is_share = True
+
+    def compute(self) -> Tensor:
+        return self.wrong
+
+
 class ThreeClasses(GoodHead):
     """Always has three outputs."""
 

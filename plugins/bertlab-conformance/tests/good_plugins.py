@@ -158,6 +158,11 @@ class GoodScoringHead(GoodHead):
     ) -> dict[str, float]:
         return {"coverage": sum(p["label"] is not None for p in predictions) / len(predictions)}
 
+    def row_scores(self, metric: str, rows: Sequence[Mapping[str, Any]]) -> list[float] | None:
+        if metric == "accuracy":
+            return [float(str(row["gold"]["label"]) == row["label"]) for row in rows]
+        return [float(row["label"] is not None) for row in rows] if metric == "coverage" else None
+
     def tune(self, rows: Sequence[Example], predictions: Sequence[dict[str, Any]]) -> None:
         self.chosen.fill_(0.25)
 
@@ -279,6 +284,7 @@ class GoodMetric(Metric):
     """Share of predictions that are wrong."""
 
     full_state_update = False
+    is_share = True
     wrong: Tensor
     count: Tensor
 

@@ -60,6 +60,20 @@ class HigherForMax(Broken):
     better = {"loss": "higher"}  # noqa: RUF012
 
 
+class LossAsShare(Broken):
+    """Takes its loss for a share."""
+
+    expects = ("shares_are_from_0_to_1", "and declared in shares, accuracy, loss")
+    shares = ("accuracy", "loss")
+
+
+class TextForShares(Broken):
+    """Gives a name where names are asked for."""
+
+    expects = ("class_attributes_have_their_types", "shares is 'accuracy'")
+    shares = "accuracy"
+
+
 class NeedsArgument(Broken):
     """Has no default.
 

@@ -60,6 +60,7 @@ class ReplacedTokenDetection(Objective):
     requires_mask = True
     requires_causal = False
     uses_pooled = False
+    shares = ("accuracy", "precision", "recall", "f1", "generator_accuracy")
     generator: Generator
     tokenizer: Tokenizer
     classes: TokenClasses

@@ -165,6 +165,7 @@ class EntitySpans(Head):
     columns = (Column("words", "texts"), Column("tags", "tags", is_truth=True))
     monitor = ("f1", "max")
     better: ClassVar[Mapping[str, Literal["min", "max"]]] = {"precision": "max", "recall": "max"}
+    shares = ("precision", "recall", "f1")
     uses_pooled = False
     class_weights: Tensor
 
@@ -375,3 +376,26 @@ class EntitySpans(Head):
     def score_names(self) -> list[str]:
         """Return the names that ``score`` gives."""
         return ["precision", "recall", "f1", *(f"f1/{kind}" for kind in self.types.names)]
+
+    def row_scores(self, metric: str, rows: Sequence[Mapping[str, Any]]) -> list[float] | None:
+        """Return each sentence's influence on precision, recall or F1: ratios of sums over rows."""
+        _, of_type, kind = metric.rpartition("f1/")  # "f1/PER" -> "PER"
+        counts = []
+        for row in rows:
+            true = set(entities_of(Example(row["gold"], "")))
+            found = {(span["start"], span["end"], span["type"]) for span in row["entities"]}
+            every = (true & found, found, true)
+            counts.append([sum(kind == e[2] or not of_type for e in each) for each in every])
+        right, found, true = np.array(counts, float).T
+        ways = {
+            "precision": (right, found),
+            "recall": (right, true),
+            "f1": (2 * right, found + true),
+        }
+        name = "f1" if of_type else metric.rpartition("/")[2]
+        if name not in ways:
+            return None
+        part, whole = ways[name]
+        ratio = part.sum() / max(whole.sum(), 1)
+        scores: list[float] = (ratio + (part - ratio * whole) / max(whole.mean(), 1e-9)).tolist()
+        return scores

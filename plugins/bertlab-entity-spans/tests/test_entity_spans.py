@@ -212,6 +212,16 @@ def test_exact_span_and_type_count() -> None:
     scores = head.score(rows, predictions)
     assert scores["precision"] == scores["recall"] == pytest.approx(1 / 3)
     assert list(scores) == head.score_names()
+    # a study: what is written, read by a head that is not built
+    written = [
+        {**made, "gold": {"tags": row.values["tags"]}}
+        for row, made in zip(rows, predictions, strict=True)
+    ]
+    for name, value in scores.items():
+        of_rows = EntitySpans().row_scores(f"dev/{name}", written)
+        assert len(of_rows) == 2
+        assert sum(of_rows) / 2 == pytest.approx(value)
+    assert EntitySpans().row_scores("loss", written) is None
 
 
 def test_it_learns_a_few_iob1_sentences_by_heart() -> None:

@@ -62,6 +62,7 @@ class Attention(Evaluation):
         Column("text_b", required=False),
     )
     monitor = ("entropy", "min")
+    shares = ()
 
     def __init__(self, shown_rows: int = 3, batch_tokens: int = 4096) -> None:
         check_at_least("settings.shown_rows", shown_rows, 0)

@@ -152,6 +152,7 @@ class Evaluation(ABC):
         columns: what it reads of each row. A column without which it can do is not ``required``.
         monitor: the metric that decides, and which end of it is better.
         better: which end is better of its other metrics, by name.
+        shares: names of its metrics that are from 0 to 1, and are shown in percent.
         chance: the score of a guess, which pictures show as a line; None if there is no one number.
         added_settings: default of each setting that came after a release. It is not recorded where
             it has its default, so that earlier runs stay what is asked for.
@@ -160,6 +161,7 @@ class Evaluation(ABC):
     columns: ClassVar[tuple[Column, ...]]
     monitor: ClassVar[tuple[str, Literal["min", "max"]]] = ("accuracy", "max")
     better: ClassVar[Mapping[str, Literal["min", "max"]]] = {}
+    shares: ClassVar[tuple[str, ...]] = ("accuracy",)
     chance: ClassVar[float | None] = None
     added_settings: ClassVar[Mapping[str, Any]] = {}
 

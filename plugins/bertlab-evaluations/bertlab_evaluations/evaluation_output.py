@@ -15,14 +15,13 @@ from bertlab.extend import (
     read_object,
     replacing,
     say,
-    shown_figure,
     utf8,
     write_text,
 )
 from bertlab_evaluations.contract import EvaluationResult
 from bertlab_evaluations.entries import EvaluationEntry
 from bertlab_evaluations.evaluation_scores import GroupScore, cluster_notes
-from bertlab_evaluations.evaluation_tables import MOST_COLUMNS, interval, tables_of
+from bertlab_evaluations.evaluation_tables import MOST_COLUMNS, interval, shown, tables_of
 from bertlab_pages.spreadsheets import spreadsheet_csv
 
 _GROUP_COLUMNS = ("kind", "group", "rows", "mean", "low", "high", "clusters")
@@ -32,8 +31,7 @@ def print_evaluation(
     entry: EvaluationEntry, result: EvaluationResult, groups: Sequence[GroupScore]
 ) -> None:
     """Print the figures, the kinds of groups with few groups, narrow grids and the notes."""
-    metric, _ = entry.evaluation.monitor
-    for table in tables_of(entry.name, metric, result, groups):
+    for table in tables_of(entry.name, entry.evaluation, result, groups):
         headings = ["\n".join(heading) for heading in table.grid.headings]
         print_table(table.title, table.grid.rows, headings, table.grid.figures)
     for number, grid in enumerate(result.grids, 1):
@@ -110,9 +108,9 @@ Curve = Mapping[int, Sequence[GroupScore]]  # the groups, all rows first, by wor
 
 def print_curve(entry: EvaluationEntry, curve: Curve) -> None:
     """Print the score of all rows by the number of words seen."""
-    metric, _ = entry.evaluation.monitor
+    evaluation, (metric, _) = entry.evaluation, entry.evaluation.monitor
     cells = [
-        (f"{words:,}", shown_figure(metric, groups[0].mean), interval(metric, groups[0]))
+        (f"{words:,}", shown(evaluation, metric, groups[0].mean), interval(evaluation, groups[0]))
         for words, groups in curve.items()
     ]
     print_table(f"{entry.name} along the run", cells, ("words", metric, "95 %"), figures=3)

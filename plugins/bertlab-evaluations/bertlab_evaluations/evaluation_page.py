@@ -9,7 +9,7 @@ import matplotlib as mpl
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from bertlab.extend import is_share, write_text
+from bertlab.extend import is_among, write_text
 from bertlab_evaluations.contract import Evaluation, EvaluationResult, ScoreGrid
 from bertlab_evaluations.evaluation_output import page_file
 from bertlab_evaluations.evaluation_scores import GroupScore
@@ -58,12 +58,12 @@ class Evaluated:
     @property
     def share(self) -> bool:
         """Whether scores are shown in percent."""
-        return is_share(self.metric)
+        return is_among(self.metric, self.evaluation.shares)
 
     @property
     def figures(self) -> Grid:
         """The metrics over all rows."""
-        return figures_table(self.metric, self.result, self.groups[0])
+        return figures_table(self.evaluation, self.result, self.groups[0])
 
     def links(self) -> list[tuple[str, str]]:
         """Return name and address of each page that the evaluation itself has made."""
@@ -135,7 +135,7 @@ def _of_groups(found: Evaluated) -> Iterator[_Drawn]:
             intervals = {each.group: Interval(each.mean, each.low, each.high) for each in groups}
             figure = group_chart(intervals, found.metric, found.share, found.evaluation.chance)
         caption = f"Mean and its 95 % interval.{_chance(found)}"
-        yield f"By {kind}", caption, figure, group_table(found.metric, kind, groups)
+        yield f"By {kind}", caption, figure, group_table(found.evaluation, kind, groups)
 
 
 def _of_grids(found: Evaluated) -> Iterator[_Drawn]:

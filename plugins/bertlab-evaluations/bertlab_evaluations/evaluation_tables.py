@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bertlab.extend import is_share, shown_figure
-from bertlab_evaluations.contract import EvaluationResult, ScoreGrid
+from bertlab.extend import is_among, shown_figure
+from bertlab_evaluations.contract import Evaluation, EvaluationResult, ScoreGrid
 from bertlab_evaluations.evaluation_scores import GroupScore
 from bertlab_pages.tables import Grid, plain_grid
 
@@ -23,19 +23,19 @@ class TitledGrid:
 
 
 def tables_of(
-    name: str, metric: str, result: EvaluationResult, groups: Sequence[GroupScore]
+    name: str, evaluation: Evaluation, result: EvaluationResult, groups: Sequence[GroupScore]
 ) -> list[TitledGrid]:
     """Return groups, grids and figures: what the command prints, the figures last.
 
     Args:
         name: of the evaluation.
-        metric: that decides.
+        evaluation: that found it.
         result: what was found.
         groups: all rows first, then the groups of each kind.
     """
     return [
         *(
-            TitledGrid(f"{name} by {kind}", group_table(metric, kind, chosen))
+            TitledGrid(f"{name} by {kind}", group_table(evaluation, kind, chosen))
             for kind, chosen in kinds_of(groups, MOST_GROUPS).items()
         ),
         *(
@@ -43,7 +43,9 @@ def tables_of(
             for each in result.grids
             if len(each.columns) <= MOST_COLUMNS
         ),
-        TitledGrid(f"{name}: {groups[0].rows:,} rows", figures_table(metric, result, groups[0])),
+        TitledGrid(
+            f"{name}: {groups[0].rows:,} rows", figures_table(evaluation, result, groups[0])
+        ),
     ]
 
 
@@ -57,10 +59,14 @@ def kinds_of(groups: Sequence[GroupScore], most: int) -> dict[str, list[GroupSco
     }
 
 
-def group_table(metric: str, kind: str, groups: Sequence[GroupScore]) -> Grid:
+def group_table(evaluation: Evaluation, kind: str, groups: Sequence[GroupScore]) -> Grid:
     """Return the groups of a kind with their means and intervals."""
+    metric, _ = evaluation.monitor
     rows = [
-        (each.group, str(each.rows), shown_figure(metric, each.mean), interval(metric, each))
+        (
+            *(each.group, str(each.rows), shown(evaluation, metric, each.mean)),
+            interval(evaluation, each),
+        )
         for each in groups
     ]
     return plain_grid((kind, "rows", metric, "95 %"), rows, figures=3)
@@ -81,20 +87,25 @@ def score_table(grid: ScoreGrid) -> Grid:
     return plain_grid(("", *grid.columns), rows, figures=len(grid.columns))
 
 
-def figures_table(metric: str, result: EvaluationResult, all_rows: GroupScore) -> Grid:
+def figures_table(evaluation: Evaluation, result: EvaluationResult, all_rows: GroupScore) -> Grid:
     """Return the metrics over all rows, with the interval of the one that decides."""
+    decides, _ = evaluation.monitor
     rows = [
-        (each, _show(each, metric, value), interval(metric, all_rows) if each == metric else "")
+        (
+            *(each, shown(evaluation, each, value)),
+            interval(evaluation, all_rows) if each == decides else "",
+        )
         for each, value in result.metrics.items()
     ]
     return plain_grid(("metric", "value", "95 %"), rows, figures=2)
 
 
-def interval(metric: str, group: GroupScore) -> str:
+def interval(evaluation: Evaluation, group: GroupScore) -> str:
     """Return an interval as people read it: ``50.1% to 53.9%``."""
-    return f"{shown_figure(metric, group.low)} to {shown_figure(metric, group.high)}"
+    low, high = (shown(evaluation, evaluation.monitor[0], x) for x in (group.low, group.high))
+    return f"{low} to {high}"
 
 
-def _show(name: str, monitor: str, value: float) -> str:
-    # ties is a share as the accuracy is
-    return f"{value:.1%}" if is_share(monitor) and name == "ties" else shown_figure(name, value)
+def shown(evaluation: Evaluation, metric: str, value: float) -> str:
+    """Return a metric's value as people read it: in percent if the evaluation declares a share."""
+    return shown_figure(metric, value, is_among(metric, evaluation.shares))

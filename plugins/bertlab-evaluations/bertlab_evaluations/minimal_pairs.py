@@ -54,6 +54,7 @@ class MinimalPairs(Evaluation):
     better: ClassVar[Mapping[str, Literal["min", "max"]]] = {
         f"{kind}_accuracy": "max" for kind in _GROUPS
     }
+    shares = ("accuracy", "uniform_accuracy", "ties", *better)
     chance = 0.5
 
     def __init__(

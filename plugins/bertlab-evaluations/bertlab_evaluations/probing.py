@@ -83,6 +83,7 @@ class Probing(Evaluation):
         "word_accuracy": "max",
         "selectivity": "max",
     }
+    shares = ("accuracy", "word_accuracy", "control_accuracy")
 
     def __init__(
         self,

@@ -63,6 +63,7 @@ class SentenceSimilarity(Evaluation):
     )
     monitor = ("spearman", "max")
     better: ClassVar[Mapping[str, Literal["min", "max"]]] = {"pearson": "max"}
+    shares = ()
 
     def __init__(
         self,

@@ -71,6 +71,7 @@ class Seq2Seq(Head):
         "exact_match": "max",
         "perplexity": "min",
     }
+    shares = ("accuracy", "exact_match")
     uses_pooled = False
     positions: Tensor
 

@@ -35,6 +35,7 @@ class SentenceOrder(Objective):
 
     requires_pairs = True
     rearranges_input = True
+    shares = ("accuracy", "rule_accuracy")
     classifier: nn.Linear
 
     def build(self, context: TaskContext) -> None:

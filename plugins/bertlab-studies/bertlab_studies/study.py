@@ -46,7 +46,7 @@ from bertlab_studies.plan.seeds import ADDED_SEEDS, extended_seeds, refuse_more
 from bertlab_studies.plan.study_file import StudyConfig, make_study, with_absolute_paths
 from bertlab_studies.plan.trials import deciding_rows
 from bertlab_studies.report import analysis, sameness
-from bertlab_studies.report.collect import collect, other_domains
+from bertlab_studies.report.collect import collect, other_domains, without_row_scores
 from bertlab_studies.report.earlier_noise import record as record_entries
 from bertlab_studies.report.earlier_noise import spread_of
 from bertlab_studies.report.render import write_report
@@ -280,6 +280,7 @@ class Study:
         found.remarks = [*(f"mixed data: {line}" for line in same.mixtures), *same.remarks]
         found.remarks += sameness.other_kernels(self.planned, self.study_dir, self.config.baseline)
         found.remarks += other_domains(self.config, self.planned, self.study_dir)
+        found.remarks += without_row_scores(found, self.config, self.planned, self.study_dir)
         found.remarks += self._known_before()
         for name in same.variants:
             found.variants[name].is_mixed = True

@@ -121,6 +121,7 @@ class MultiLabel(ClassifierHead):
 
     columns = (Column("text"), Column("labels", "labels", True, aliases=("label",)))
     monitor = ("micro_f1", "max")
+    shares = ("micro_f1", "macro_f1", "exact_match")
     huggingface = "BertForSequenceClassification"
     problem_type = "multi_label_classification"
 

@@ -93,6 +93,10 @@ class Span(Head):
         "best_exact_match": "max",
         "best_f1": "max",
     }
+    shares: ClassVar[tuple[str, ...]] = (
+        *("exact_match", "f1", "best_exact_match", "best_f1"),
+        *("has_answer_exact_match", "has_answer_f1", "no_answer_accuracy"),
+    )
     huggingface: ClassVar[str | None] = "BertForQuestionAnswering"
     splits_by: ClassVar[str | None] = "context"
     uses_pooled = False

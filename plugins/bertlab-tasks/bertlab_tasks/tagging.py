@@ -174,6 +174,7 @@ class Tagging(ClassifierHead):
         "recall": "max",
         "accuracy": "max",
     }
+    shares = ("f1", "precision", "recall", "accuracy")
     uses_pooled = False
     huggingface: ClassVar[str | None] = "BertForTokenClassification"
 

@@ -18,6 +18,7 @@ from bertlab.api import (
     Example,
 )
 from bertlab_conformance.check import ConformanceFailure, NotApplicable, check
+from bertlab_conformance.checks.metrics import check_shares
 from bertlab_conformance.checks.training import refused_output
 from bertlab_conformance.comparisons import changed_tensor
 from bertlab_conformance.samples import changed
@@ -107,6 +108,12 @@ def figures_are_finite(case: EvaluationCase) -> None:
                 f"{name} is {value}, though every row has a score",
                 "leave a metric out that these rows do not have, and say so in notes",
             )
+
+
+@check("evaluation", after=("monitor_is_the_mean", "figures_are_finite"))
+def shares_are_from_0_to_1(case: EvaluationCase) -> None:
+    """Metrics that the evaluation declares as ``shares`` are from 0 to 1."""
+    check_shares(_evaluate(case, case.model(), case.rows).metrics, case.plugin.shares)
 
 
 @check("evaluation", after=_SCORED)

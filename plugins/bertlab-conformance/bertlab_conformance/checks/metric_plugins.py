@@ -6,9 +6,9 @@ import torch
 from torchmetrics import Metric
 
 from bertlab_conformance.cases import MetricCase
-from bertlab_conformance.check import ConformanceFailure, check
+from bertlab_conformance.check import ConformanceFailure, NotApplicable, check
 from bertlab_conformance.checks.building import USABLE
-from bertlab_conformance.checks.metrics import metric_values
+from bertlab_conformance.checks.metrics import check_shares, metric_values
 from bertlab_conformance.checks.training import refused_output
 from bertlab_conformance.comparisons import difference, pickled
 
@@ -65,6 +65,15 @@ def begins_anew(case: MetricCase) -> None:
     found = difference(metric_values({_NAME: case.new()}, case.samples[1:]), again)
     if found:
         raise ConformanceFailure(f"a new metric against one that was reset: {found}", _STATES)
+
+
+@check("metric", after=("adds_up",))
+def shares_are_from_0_to_1(case: MetricCase) -> None:
+    """A metric whose class has ``is_share = True`` is from 0 to 1."""
+    metric: Metric = case.new()
+    if not getattr(metric, "is_share", False):
+        raise NotApplicable("its class has no is_share = True")
+    check_shares(metric_values({_NAME: metric}, case.samples), (_NAME,))
 
 
 @check("metric", after=("adds_up",))

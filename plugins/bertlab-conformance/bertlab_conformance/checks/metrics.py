@@ -1,14 +1,15 @@
 """Checks of a task's metrics, on the predictions of its own loss."""
 
+import math
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor
 from torchmetrics import Metric
 
 from bertlab.api import Task, TaskLoss
-from bertlab.extend import EvaluationSet
+from bertlab.extend import EvaluationSet, is_among, known_shares
 from bertlab_conformance.check import TASK_KINDS, ConformanceFailure, NotApplicable, check
 from bertlab_conformance.comparisons import close, difference
 from bertlab_conformance.stack import Stack
@@ -164,6 +165,28 @@ def evaluates(case: TaskCase) -> None:
             f"the second evaluation of the same data differs: {found.strip()}",
             "keep nothing of an evaluation in the task",
         )
+
+
+@check(*TASK_KINDS, after=("evaluates", "accuracy_counts_right"))
+def shares_are_from_0_to_1(case: TaskCase) -> None:
+    """Metrics that the task declares as ``shares`` are from 0 to 1."""
+    stack = case.stack()
+    rows = case.rows if isinstance(case, HeadCase) else ()
+    check_shares(
+        _evaluate(case, stack, EvaluationSet({TASK: stack.task}, "", rows, {})),
+        known_shares(stack.task, stack.task.metrics()),
+    )
+
+
+def check_shares(values: Mapping[str, float], shares: Sequence[str]) -> None:
+    """Raise ConformanceFailure if a declared share is not from 0 to 1; NaN is of nothing."""
+    for name, value in values.items():
+        if is_among(name, shares) and not math.isnan(value) and not 0 <= value <= 1:
+            raise ConformanceFailure(
+                f"{name} is {value:.6g}, and declared in shares, {', '.join(shares)}",
+                "give a share from 0 to 1, not in percent, or leave its name out of shares (of a "
+                "metric: is_share)",
+            )
 
 
 @check("head", after=("metrics_are_fresh",))

@@ -1,6 +1,8 @@
 """Checks of how a head reads rows, and of the predictions from ``decode`` and ``merge``."""
 
 import copy
+import json
+import math
 
 import numpy as np
 
@@ -191,6 +193,43 @@ def scores_are_named(case: HeadCase) -> None:
             )
 
 
+@check("head", after=("merges_to_rows", "metrics_take_the_predictions"))
+def row_scores_mean_the_metric(case: HeadCase) -> None:
+    """``row_scores`` gives a number for each row, whose mean is the metric; else None."""
+    if case.plugin.row_scores is Head.row_scores:
+        raise NotApplicable("the head gives no scores of rows")
+    stack = case.stack()
+    head, made = stack.head, row_predictions(case, stack, labelled=True)
+    values = {"no_such_metric": math.nan, **head.score(case.rows, made)}
+    loss = stack.loss(case.all(stack))
+    for name, metric in head.metrics().items():
+        loss.update(metric)
+        values[name] = float(metric.compute())
+    truth = {column.name for column in case.plugin.columns if column.is_truth}
+    golds = [{n: v for n, v in row.values.items() if n in truth} for row in case.rows]
+    lines = [{**each, "gold": gold} for each, gold in zip(made, golds, strict=True)]
+    rows = json.loads(json.dumps(lines))  # as a study reads them, with a head that is not built
+    for name, value in values.items():
+        try:
+            found = case.new().row_scores(name, rows)
+        except Exception as error:
+            raise ConformanceFailure(
+                f"row_scores({name!r}, …) raises {type(error).__name__}: {error}",
+                "return None of a metric that it does not know; read the rows alone, as the head "
+                "is not built",
+            ) from error
+        if found is None:
+            continue
+        scores = np.asarray(found, np.float64)
+        if scores.shape != (len(rows),) or not abs(scores.mean() - value) < SAME_METRIC:
+            raise ConformanceFailure(
+                f"row_scores({name!r}, …) gives {scores.size} numbers of {len(rows)} rows, whose "
+                f"mean is {scores.mean():.6g}; the metric is {value:.6g}",
+                "return one number for each row, whose mean is the metric; of a ratio of two sums, "
+                "a / b, that is ratio + (a - ratio * b) / b.mean()",
+            )
+
+
 @check("head", after=("merges_to_rows", "saved_and_restored_is_the_same"))
 def tuned_values_are_saved(case: HeadCase) -> None:
     """What ``tune`` chooses is in the ``state_dict``, so that a checkpoint predicts the same."""
@@ -235,6 +274,8 @@ def _plain(features: Features) -> dict[str, object]:
     named = {name: np.asarray(value).tolist() for name, value in values.items()}
     return {"ids": list(map(int, features.input_ids)), "count": features.count, **named}
 
+
+SAME_METRIC = 1e-5  # metrics are computed in float32; a study asks for as much
 
 _TRUTH_ADVICE = "read no field in decode() that is made from the truth; predict has none of them"
 

@@ -7,7 +7,15 @@ from torchmetrics import Metric
 
 from bertlab import nearest
 from bertlab.api import Head, Labels, Task
-from bertlab.extend import Config, build_metrics, build_tasks, end_of, is_share, largest_of
+from bertlab.extend import (
+    Config,
+    build_metrics,
+    build_tasks,
+    end_of,
+    is_among,
+    known_shares,
+    largest_of,
+)
 from bertlab.extend import known_ends as better_ends
 from bertlab_studies.errors import StudyError
 from bertlab_studies.plan.plan import FREE, Plan
@@ -25,11 +33,13 @@ class PretrainingMeasures:
     Attributes:
         deciding: names of measures, such as ``mlm loss``.
         ends: by objective, the better end of each metric that tells it.
+        shares: by objective, the metrics that are from 0 to 1.
         reason: why none of them decides; empty if one does, or there are none.
     """
 
     deciding: tuple[str, ...] = ()
     ends: dict[str, Ends] = field(default_factory=dict)
+    shares: dict[str, tuple[str, ...]] = field(default_factory=dict)
     reason: str = ""
 
     @property
@@ -58,12 +68,32 @@ def deciding_metric(study: StudyConfig, plan: Plan, evaluation: Evaluation) -> t
             its margin is that of no share.
     """
     metric, end = _deciding_metric(study, plan, evaluation)
-    if is_share(metric) and (evaluation.margin or 0) >= 1:
+    if is_among(metric, shares_of(study, plan, evaluation)) and (evaluation.margin or 0) >= 1:
         raise StudyError(
             f"study {study.name}: evaluate.{evaluation.name}.margin: found {evaluation.margin:g}, "
             f"expected less than 1: {metric} is a share, one point of it is 0.01"
         )
     return metric, end
+
+
+def shares_of(study: StudyConfig, plan: Plan, evaluation: Evaluation | None) -> tuple[str, ...]:
+    """Return the metrics of an evaluation, or of the base's head, that are from 0 to 1."""
+    if evaluation is not None and evaluation.zero_shot is not None:
+        return plugin_of(evaluation.zero_shot).shares
+    config = plan.configs[study.baseline, BASE if evaluation is None else evaluation.name]
+    further = build_metrics(config["model"])
+    shares = (shares_of_task(head, further) for head in heads_of(config).values())
+    return tuple(name for each in shares for name in each)
+
+
+def shares_of_task(task: Task, further: Mapping[str, Metric]) -> tuple[str, ...]:
+    """Return the metrics of a task without layers that are from 0 to 1.
+
+    Args:
+        task: without layers.
+        further: metrics of the config.
+    """
+    return known_shares(task, {**further, **_own_metrics(task)})
 
 
 def _deciding_metric(study: StudyConfig, plan: Plan, evaluation: Evaluation) -> tuple[str, str]:
@@ -96,13 +126,16 @@ def known_ends(task: Task, further: Mapping[str, Metric]) -> Ends:
         task: without layers.
         further: metrics of the config.
     """
+    return better_ends(task, {**further, **_own_metrics(task)})
+
+
+def _own_metrics(task: Task) -> dict[str, Metric]:
     if isinstance(task, Head) and task.labels is None:
         task.labels = Labels.of(["0", "1"])  # two classes have every metric that more have
     try:
-        own = task.metrics()
+        return task.metrics()
     except Exception:  # a plugin's, which needs what only build() makes
-        own = {}
-    return better_ends(task, {**further, **own})
+        return {}
 
 
 def pretraining_measures(study: StudyConfig, plan: Plan) -> PretrainingMeasures:
@@ -123,6 +156,7 @@ def pretraining_measures(study: StudyConfig, plan: Plan) -> PretrainingMeasures:
         return PretrainingMeasures()
     tasks, further = build_tasks(config["model"]), build_metrics(config["model"])
     ends = {name: known_ends(task, further) for name, task in tasks.items()}
+    shares = {name: shares_of_task(task, further) for name, task in tasks.items()}
     names = [f"{name} {metric}" for name, found in ends.items() for metric in found]
     for name in study.decide:
         if name not in names:
@@ -139,13 +173,13 @@ def pretraining_measures(study: StudyConfig, plan: Plan) -> PretrainingMeasures:
                 "expected the same in all of them, or no decide"
             )
     if study.decide:
-        return PretrainingMeasures(study.decide, ends, reason)
+        return PretrainingMeasures(study.decide, ends, shares, reason)
     if study.evaluations:
-        return PretrainingMeasures((), ends, reason or "the evaluations decide")
+        return PretrainingMeasures((), ends, shares, reason or "the evaluations decide")
     deciding = tuple(
         f"{name} {task.monitor[0]}" for name, task in tasks.items() if not different[name]
     )
-    return PretrainingMeasures(deciding, ends, reason)
+    return PretrainingMeasures(deciding, ends, shares, reason)
 
 
 def why_untestable(study: StudyConfig, plan: Plan) -> str:

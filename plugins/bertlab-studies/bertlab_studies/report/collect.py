@@ -1,7 +1,7 @@
 """Collects what the runs of a study have found from their directories."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
@@ -13,10 +13,11 @@ from bertlab.api import Head
 from bertlab.extend import (
     DEGENERATE_FILE,
     PREDICTIONS_FILE,
+    build_metrics,
     end_of,
     explain_damage,
     heads_direction,
-    is_share,
+    is_among,
     read_json,
     read_results,
 )
@@ -30,6 +31,8 @@ from bertlab_studies.plan.measures import (
     head_of,
     heads_of,
     pretraining_measures,
+    shares_of,
+    shares_of_task,
     uses_pretraining,
 )
 from bertlab_studies.plan.plan import Plan, PlannedRun, variant_settings
@@ -148,6 +151,29 @@ def other_domains(study: StudyConfig, plan: Plan, folder: Path) -> list[str]:
     return lines
 
 
+def without_row_scores(
+    scores: StudyScores, study: StudyConfig, plan: Plan, folder: Path
+) -> Iterator[str]:
+    """Yield a line for each measure whose head gives no scores of the rows that it predicted."""
+    for measure in scores.measures:
+        evaluation = next((each for each in study.evaluations if each.name == measure.task), None)
+        if evaluation is not None and (evaluation.zero_shot or evaluation.step == "best"):
+            continue
+        if not measure.is_primary or any(
+            scores.cell(name, measure).examples for name in scores.variants
+        ):
+            continue
+        stage = BASE if evaluation is None else evaluation.name
+        done = [each.directory(folder) for each in _runs(study, plan, stage)]
+        if any(is_done(each) and (each / PREDICTIONS_FILE).is_file() for each in done):
+            head = next(iter(heads_of(plan.configs[study.baseline, stage])))
+            yield (
+                f"{measure.name}: head {head} gives no scores of rows whose mean is "
+                f"{measure.metric} (its row_scores); tests are over seeds alone, and say nothing "
+                "of other rows"
+            )
+
+
 def _checkpoints(plan: Plan) -> list[str]:
     """Return what the base runs start from, each once, if they are fine-tunings."""
     configs = [config for (_, stage), config in plan.configs.items() if stage == BASE]
@@ -164,25 +190,30 @@ def _primary(study: StudyConfig, plan: Plan, folder: Path) -> list[Measure]:
     """Return the measure of each evaluation, or of the base if that is a fine-tuning."""
     heads = heads_of(plan.configs[study.baseline, BASE]) if not study.evaluations else {}
     if len(heads) > 1:
-        return _of_heads(study.name, heads)
+        return _of_heads(study, plan, heads)
     if not study.evaluations:
         metric = _own_metric(study, plan, folder, BASE)
-        return [] if metric is None else [_measure(study.name, metric)]
+        shares = shares_of(study, plan, None)
+        return [] if metric is None else [_measure(study.name, metric, shares)]
     measures = []
     for evaluation in study.evaluations:
         metric = deciding_metric(study, plan, evaluation)
         if evaluation.metric is None and evaluation.zero_shot is None:
             metric = _own_metric(study, plan, folder, evaluation.name) or metric
-        measures.append(_measure(evaluation.name, metric, evaluation.margin))
+        shares = shares_of(study, plan, evaluation)
+        measures.append(_measure(evaluation.name, metric, shares, evaluation.margin))
     return measures
 
 
-def _of_heads(study: str, heads: Mapping[str, Head]) -> list[Measure]:
+def _of_heads(study: StudyConfig, plan: Plan, heads: Mapping[str, Head]) -> list[Measure]:
     """Return what each of several heads is judged by, and their mean, which describes only."""
-    measures = [_measure(name, head.monitor) for name, head in heads.items()]
+    further = build_metrics(plan.configs[study.baseline, BASE]["model"])
+    measures = [
+        _measure(name, head.monitor, shares_of_task(head, further)) for name, head in heads.items()
+    ]
     end = heads_direction(heads)
     # its task is the study, as that of a single head: trials of a tuned study are chosen by it
-    mean = [] if end is None else [replace(_measure(study, ("mean", end)), is_primary=False)]
+    mean = [] if end is None else [replace(_measure(study.name, ("mean", end)), is_primary=False)]
     return measures + mean
 
 
@@ -212,9 +243,14 @@ def _runs(study: StudyConfig, plan: Plan, stage: str) -> Iterator[PlannedRun]:
             yield from plan.runs_of(variant.name, stage, seed).values()
 
 
-def _measure(task: str, monitor: tuple[str, str], margin: float | None = None) -> Measure:
+def _measure(
+    task: str,
+    monitor: tuple[str, str],
+    shares: Sequence[str] = (),
+    margin: float | None = None,
+) -> Measure:
     metric, mode = monitor
-    return Measure(task, metric, mode == "max", is_share(metric), margin=margin)
+    return Measure(task, metric, mode == "max", is_among(metric, shares), margin=margin)
 
 
 def _of_pretraining(
@@ -236,7 +272,8 @@ def _of_pretraining(
         if task and task not in evaluations and (decides or metric in ("accuracy", "loss")):
             higher = end_of(metric, known.ends.get(task, {"loss": "min"})) != "min"
             margin = study.margins.get(f"{task} {metric}")
-            measures.append(Measure(task, metric, higher, is_share(metric), decides, margin))
+            share = is_among(metric, known.shares.get(task, ()))
+            measures.append(Measure(task, metric, higher, share, decides, margin))
     return measures
 
 
@@ -264,7 +301,8 @@ def _cell(
                 value = _value(results, measure, of_rows)
                 if value is None:
                     _refuse_metric(measure, results, study)
-                found[finetune] = _result_of_rows(directory, evaluation, measure, value, rows)
+                head = next(iter(heads.values()), None)  # of several none keeps predictions
+                found[finetune] = _result_of_rows(directory, evaluation, measure, value, rows, head)
                 if len(heads) > 1:
                     own = _degenerate(directory, measure, f"{measure.task}: ")
                     found[finetune] = replace(found[finetune], degenerate=own)
@@ -305,14 +343,19 @@ def _of_objective(
 
 
 def _result_of_rows(
-    directory: Path, evaluation: Evaluation | None, measure: Measure, value: float, rows: Rows
+    directory: Path,
+    evaluation: Evaluation | None,
+    measure: Measure,
+    value: float,
+    rows: Rows,
+    head: Head | None,
 ) -> RunResult:
     """Return a run's value with what is wrong with it and its rows' scores, if it has them."""
     scores, path = None, _file_of_rows(directory, evaluation)
     if evaluation is not None and evaluation.zero_shot is not None:
         scores = evaluated_rows(path, measure.metric, value, rows)
     elif evaluation is None or evaluation.step == "last":  # predictions are those of the last step
-        scores = row_scores(path, measure.metric, value, rows)
+        scores = row_scores(path, measure.metric, value, rows, head)
     if rows is not Rows.ALL and math.isfinite(value):
         if scores is None:
             raise StudyError(

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from bertlab.extend import is_share, shown_figure
+from bertlab.extend import shown_figure
 from bertlab_pages.pictures import hover
 from bertlab_pages.plot_axes import (
     add_legend,
@@ -38,7 +38,8 @@ def learning_curves(scores: StudyScores) -> Figure | None:
                 for name, by_seed in found.curves.items()
             }
             for variant, found in scores.variants.items()
-        }
+        },
+        scores,
     )
 
 
@@ -51,7 +52,8 @@ def finetuning_curves(scores: StudyScores) -> Figure | None:
                 for name, by_run in found.finetune_curves.items()
             }
             for variant, found in scores.variants.items()
-        }
+        },
+        scores,
     )
 
 
@@ -60,7 +62,8 @@ def run_name(seed: int, finetune: int | None = None) -> str:
     return f"seed {seed}" if finetune is None else f"seed {seed}, fine-tuning {finetune}"
 
 
-def _panels(variants: CurvesOfRuns) -> Figure | None:
+def _panels(variants: CurvesOfRuns, scores: StudyScores) -> Figure | None:
+    shares = {measure.name: measure.is_share for measure in scores.measures}
     names = dict.fromkeys(
         name
         for curves in variants.values()
@@ -71,34 +74,36 @@ def _panels(variants: CurvesOfRuns) -> Figure | None:
         return None
     figure, panels = panels_of(len(names), height=2.4)
     for axes, name in zip(panels, names, strict=True):
+        share = shares.get(name, name.endswith(" accuracy"))  # of a task that says nothing else
         for number, (variant, curves) in enumerate(variants.items()):
-            _draw_variant(axes, name, variant, number, curves.get(name, {}))
+            _draw_variant(axes, (name, share), variant, number, curves.get(name, {}))
         axes.set_title(printable(name))
         axes.set_xlabel("optimizer steps")
         axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
         axes.grid(visible=True)
-        if is_share(name):
+        if share:
             percent_axis(axes.yaxis)
     add_legend(figure, panels)
     return figure
 
 
 def _draw_variant(
-    axes: Axes, name: str, variant: str, number: int, runs: Mapping[str, Curve]
+    axes: Axes, measure: tuple[str, bool], variant: str, number: int, runs: Mapping[str, Curve]
 ) -> None:
     steps, rows = _by_step(runs.values())
+    name, share = measure
     if not steps:
         return
     style = style_of(number)
     for run, curve in runs.items():
         if len(runs) > 1 and curve.steps:
             (line,) = axes.plot(curve.steps, curve.values, **thin_line(number))
-            last = f"{shown_figure(name, curve.values[-1])} at step {curve.steps[-1]:,}"
+            last = f"{shown_figure(name, curve.values[-1], share)} at step {curve.steps[-1]:,}"
             hover(line, f"{variant}, {run}: {last}")
     mean = [float(np.mean(row)) for row in rows]
     every = max(1, len(steps) // 8)  # markers would hide a long curve
     (line,) = axes.plot(steps, mean, label=label_of(variant), markevery=every, **style)
-    hover(line, f"{variant}, mean: {shown_figure(name, mean[-1])} at step {steps[-1]:,}")
+    hover(line, f"{variant}, mean: {shown_figure(name, mean[-1], share)} at step {steps[-1]:,}")
     low, high = [min(row) for row in rows], [max(row) for row in rows]
     axes.fill_between(steps, low, high, color=style["color"], alpha=0.15, linewidth=0)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from bertlab.extend import Config, explain_damage, is_share, open_to_read, parse_json
+from bertlab.extend import Config, explain_damage, is_among, open_to_read, parse_json
 from bertlab_pages.spreadsheets import spreadsheet_rows
 from bertlab_pages.word_curves import read_word_curves
 from bertlab_studies.execute.run_state import is_done
@@ -54,8 +54,9 @@ def collect_groups(
 
 def _measure(name: str, config: Config) -> Measure:
     """Return what the rows' mean is, whichever metric the study compares variants by."""
-    metric, mode = plugin_of(config).monitor
-    return Measure(name, metric, mode == "max", is_share(metric))
+    plugin = plugin_of(config)
+    metric, mode = plugin.monitor
+    return Measure(name, metric, mode == "max", is_among(metric, plugin.shares))
 
 
 def group_scores(measure: Measure, runs: Runs) -> Iterator[GroupScores]:

@@ -177,7 +177,7 @@ def score_against_compute(scores: StudyScores) -> Figure | None:
                     (point,) = axes.plot(cost, value, **points)
                     if math.isfinite(value):  # a moved point widens no axis by itself
                         axes.update_datalim([(cost, value)])
-                    hover(point, f"{name}, {run_name(seed)}: {shown_figure(measure.metric, value)}")
+                    hover(point, f"{name}, {run_name(seed)}: {_figure(measure, value)}")
         axes.set_title(printable(measure.name))
         axes.set_xlabel(label)
         log_axis(axes, min(costs.values()), max(costs.values()))
@@ -208,6 +208,10 @@ def _interval(axes: Axes, row: int, found: Comparison, scale: int, style: dict[s
     if found.low is not None and found.high is not None:
         axes.hlines(row, scale * found.low, scale * found.high, color=style["color"])
     axes.plot(scale * found.difference, row, **style | {"linestyle": "", "mfc": face})
+
+
+def _figure(measure: Measure, value: float) -> str:
+    return shown_figure(measure.metric, value, measure.is_share)
 
 
 def _seed_differences(

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bertlab import PluginError
+from bertlab.api import Head
 from bertlab.extend import explain_damage, open_to_read, parse_json
 from bertlab_evaluations.clusters import Clusters, clusters_of
 from bertlab_studies.plan.tuning import Rows
@@ -23,19 +25,23 @@ _TOLERANCE = 1e-5  # metrics are computed in float32
 
 
 def row_scores(
-    path: Path, metric: str, value: float, rows: Rows = Rows.ALL
+    path: Path, metric: str, value: float, rows: Rows = Rows.ALL, head: Head | None = None
 ) -> NDArray[np.float64] | None:
     """Return ``(rows,)`` float64 scores whose mean is the metric; None where there are none.
 
-    There are scores of accuracy, F1, macro F1 and Matthews' coefficient of classes, of Pearson's
-    and Spearman's correlation, of the accuracy of tags and of precision, recall and F1 of entities,
-    and of SQuAD's metrics.
+    They are those of the head's own ``row_scores``. Else there are scores of accuracy, F1, macro F1
+    and Matthews' coefficient of classes, of Pearson's and Spearman's correlation, of the accuracy
+    of tags and of precision, recall and F1 of entities, and of SQuAD's metrics.
 
     Args:
         path: predictions as JSON lines, each with its ``gold``.
         metric: that the rows are scored by.
         value: that the run reported; if the rows' mean is another, they are not what it is made of.
         rows: that are scored; of a half, the scores' mean is the metric of that half.
+        head: that predicted them.
+
+    Raises:
+        PluginError: the head gives something else than a finite number for each row.
     """
     if not path.is_file():
         return None
@@ -43,6 +49,13 @@ def row_scores(
         lines = [parse_json(line.decode()) for line in file]
     if not lines:
         return None
+    own = _own_scores(head, metric, lines)
+    if own is not None:
+        fits = abs(own.mean() - value) < _TOLERANCE
+        if rows is not Rows.ALL:  # again, as an influence depends on the other rows
+            kept = list(compress(lines, rows.of(_labels(lines))))
+            own = _own_scores(head, metric, kept) if kept else None
+        return own if fits else None
     ways = list(candidate_scores(lines, metric))
     for place, scores in enumerate(ways):
         if scores is not None and abs(scores.mean() - value) < _TOLERANCE:
@@ -53,6 +66,25 @@ def row_scores(
             # which the whole may lack: ways [2.0] of all, [1.1, 2.0] of the half -> -1
             return list(candidate_scores(kept, metric))[place - len(ways)] if kept else None
     return None
+
+
+def _own_scores(
+    head: Head | None, metric: str, lines: Sequence[Mapping[str, Any]]
+) -> NDArray[np.float64] | None:
+    """Return the ``(N,)`` scores that a head itself gives of N rows; None if it gives none."""
+    labelled = all("gold" in line for line in lines)
+    found = head.row_scores(metric, lines) if head is not None and labelled else None
+    if found is None:
+        return None
+    scores = np.asarray(found, np.float64)
+    if scores.shape != (len(lines),) or not np.isfinite(scores).all():
+        usable = np.isfinite(scores).sum() if scores.ndim == 1 else 0
+        raise PluginError(
+            f"{type(head).__module__}.{type(head).__qualname__}: row_scores({metric!r}) gives "
+            f"{usable} finite numbers of shape {scores.shape}, expected one for each of "
+            f"{len(lines)} rows"
+        )
+    return scores
 
 
 def evaluated_rows(

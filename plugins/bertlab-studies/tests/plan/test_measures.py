@@ -7,7 +7,7 @@ import pytest
 import torchmetrics
 from torch import Tensor
 
-from bertlab.extend import end_of
+from bertlab.extend import end_of, is_among
 from bertlab.heads.sentences import SingleSentence
 from bertlab.objectives.masked_lm import MaskedLM
 from bertlab_studies.errors import StudyError
@@ -16,6 +16,7 @@ from bertlab_studies.plan.measures import (
     deciding_metric,
     known_ends,
     pretraining_measures,
+    shares_of,
     why_untestable,
 )
 from bertlab_studies.plan.plan import make_plan
@@ -25,6 +26,8 @@ from small_study import opened, read_study
 
 
 class Unsaid(torchmetrics.Metric):
+    is_share = True
+
     def update(self, preds: Tensor, target: Tensor) -> None: ...
 
     def compute(self) -> Tensor: ...
@@ -52,6 +55,24 @@ def test_the_metric_itself_tells_which_end_is_better() -> None:
 )
 def test_names_of_sets_and_types_are_looked_through(name: str, end: str | None) -> None:
     assert end_of(name, {"loss": "min", "f1": "max"}) == end
+
+
+def test_a_share_is_declared_and_not_guessed_from_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    further = {"odd": Unsaid(), "odd_f1": torchmetrics.MeanAbsoluteError()}
+    monkeypatch.setattr(measures, "build_metrics", lambda model: further)
+    study = read_study(tmp_path, evaluate={"x": {"config": "task.yaml"}})
+    shares = shares_of(study, make_plan(study), study.evaluations[0])
+    names = ("odd", "dev/accuracy", "majority_accuracy", "f1/PER", "odd_f1", "matthews", "loss")
+    assert [is_among(name, shares) for name in names] == [True] * 4 + [False] * 3
+    monkeypatch.setattr(SingleSentence, "shares", ("matthews",))
+    shares = shares_of(study, make_plan(study), study.evaluations[0])
+    assert [is_among(name, shares) for name in names] == [True, *[False] * 4, True, False]
+    entry = {"metric": {"name": "odd", "better": "lower"}, "margin": 2}
+    with pytest.raises(StudyError, match=r"odd is a share, one point of it is 0\.01"):
+        chosen(tmp_path, **entry)
+    assert chosen(tmp_path, **entry | {"metric": "odd_f1"}) == ("odd_f1", "min")
 
 
 def test_an_evaluation_by_an_error_is_better_where_it_is_lower(

@@ -84,6 +84,7 @@ def test_best_and_last_step(tmp_path: Path) -> None:
     assert found.cell("both", last).examples[1].tolist() == [1.0, 0.0]
     assert found.cell("both", best).values == {1: 0.9}
     assert not found.cell("both", best).examples  # predictions are those of the last step
+    assert not any("scores of rows" in each for each in study.scores().remarks)
 
 
 def test_rows_are_kept_only_where_their_mean_is_the_metric(tmp_path: Path) -> None:
@@ -96,6 +97,8 @@ def test_rows_are_kept_only_where_their_mean_is_the_metric(tmp_path: Path) -> No
     assert not found.measures[0].is_share
     assert found.cell("both", found.measures[0]).values == {1: 1.0}
     assert not found.cell("both", found.measures[0]).examples
+    (line,) = (each for each in study.scores().remarks if "scores of rows" in each)
+    assert line.startswith("x matthews: head single_sentence gives no scores of rows whose mean is")
 
 
 SETS = {"t/matched/accuracy": 0.7, "t/mismatched/accuracy": 0.6, "t/matched/loss": 1.0, "loss": 1.0}

@@ -1,9 +1,9 @@
 """The score of each row from kept predictions, whose mean is the metric that the head gave."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
 from bertlab.api.examples import Example
 from bertlab.api.task import Head
+from bertlab.errors import PluginError
 from bertlab.heads.sentences import SingleSentence
 from bertlab.training.predictions import open_sink
 from bertlab_studies.plan.tuning import Rows
@@ -116,6 +117,34 @@ def test_questions_of_squad_2_that_all_have_an_answer(tmp_path: Path) -> None:
 )
 def test_what_gives_no_scores(lines: Lines, metric: str, value: float, tmp_path: Path) -> None:
     assert scores_of(tmp_path, lines, metric, value) is None
+
+
+class Half(SingleSentence):
+    """A head of a stranger's."""
+
+    scores: ClassVar[list[float] | None] = None
+
+    def row_scores(self, metric: str, rows: Sequence[Mapping[str, Any]]) -> list[float] | None:
+        return self.scores and self.scores[: len(rows)]
+
+
+def test_a_heads_own_scores_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "predictions.jsonl"
+    lines = labelled(("a", "a"), ("b", "a"))
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+
+    def found(value: float) -> list[float] | None:
+        scores = row_scores(path, "accuracy", value, Rows.ALL, Half())
+        return None if scores is None else scores.tolist()
+
+    assert found(0.5) == [1.0, 0.0]  # it gives none: those that its predictions tell
+    monkeypatch.setattr(Half, "scores", [0.25, 0.75])
+    assert found(0.5) == [0.25, 0.75]
+    assert found(0.6) is None
+    for wrong in ([0.5], [0.5, float("nan")], [[0.5, 0.5]]):
+        monkeypatch.setattr(Half, "scores", wrong)
+        with pytest.raises(PluginError, match=r"Half: row_scores\('accuracy'\) gives . finite"):
+            found(0.5)
 
 
 def test_no_predictions(tmp_path: Path) -> None:
