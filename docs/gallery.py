@@ -40,7 +40,7 @@ def draw(name: str, address: str) -> Path:
         options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
         options += ["--allow-file-access-from-files", "--virtual-time-budget=8000"]
         options += [f"--window-size={size}", f"--screenshot={picture}", page.as_uri()]
-        subprocess.run([browser, *options], check=True, capture_output=True)
+        subprocess.run([browser, *options], check=True, capture_output=True)  # noqa: S603
         target = IMAGES / f"gallery-{name}.webp"
         with Image.open(picture) as opened:
             opened.convert("RGB").save(target, quality=70, method=6)

@@ -251,6 +251,7 @@ def test_a_config_file_can_ask_for_the_run_from_scratch_beside_its_own(
     for start, directory in (("pre-trained", run), ("from-scratch", run / "from-scratch")):
         results = json.loads((directory / "results.json").read_text())
         assert found[start]["last"]["loss"] == {"mean": results["loss"], "deviation": None}
+        assert (directory / "run.html").is_file()
     assert found["pre-trained"] != found["from-scratch"]
 
 

@@ -97,6 +97,8 @@ def inline_svg(picture: Picture) -> Markup:
     # tags only; texts stay
     svg = re.sub(r"<[^>]+>", adapt, picture.svg[picture.svg.index("<svg") :])
     attributes = f'<svg role="img" aria-label="{escape(picture.caption)}"'
+    if (width := re.search(r'\bwidth="([\d.]+pt)"', svg[: svg.index(">")])) is not None:
+        attributes += f' style="--width: {width[1]}"'
     return Markup(svg.replace("<svg", attributes, 1))  # noqa: S704  matplotlib escaped its names
 
 

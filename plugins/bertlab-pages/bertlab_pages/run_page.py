@@ -66,12 +66,14 @@ def write_run_page(
 ) -> None:
     """Write ``run.html``, unless the run is of a study, whose report shows its runs.
 
+    ``BERTLAB_RUN_PAGES=true`` asks for it in a study as well.
+
     Args:
         directory: of the run, with its config, manifest and logs.
         results: metrics of the last step.
         tables: about the data, with their titles.
     """
-    if STUDY_ENVIRONMENT not in os.environ:
+    if STUDY_ENVIRONMENT not in os.environ or os.environ.get("BERTLAB_RUN_PAGES") == "true":
         found = hook_results("bertlab_page_sections", run_dir=directory, results=results)
         write_page(directory, None, results, tables, [each for part in found for each in part])
 

@@ -193,7 +193,8 @@ def fit_repeatedly(repetition: Repetition) -> int:
         stopped it.
     """
     runs, study_dir = repetition.runs(), repetition.study_dir
-    environment: dict[str, str] = {}  # left as it is: threads and devices are the user's
+    # threads and devices are the user's; bertlab-pages draws each run, which no report shows
+    environment = {"BERTLAB_RUN_PAGES": "true"}
     with _echo(runs, study_dir) as on_change, WarmParent(FIT, [environment]) as parent:
         workers = LocalWorkers(study_dir, [environment], on_change, FIT, parent)
         for part in (runs[:1], runs):  # most mistakes show in the first run
