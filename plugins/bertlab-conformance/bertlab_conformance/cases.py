@@ -157,11 +157,12 @@ class MetricCase(Case):
         return tuple(getattr(self.plugin, "tasks", ()))
 
     @cached_property
-    def samples(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """``preds`` and ``target`` of three batches: given, or ids of three classes."""
+    def samples(self) -> list[tuple[torch.Tensor, ...]]:
+        """What ``update`` takes of three batches, in its order: given, or ids of three classes."""
         if self.options.rows is not None:
+            names = ["preds", "target", *[*signature(self.plugin.update).parameters][3:]]
             return [
-                (torch.as_tensor(row["preds"]), torch.as_tensor(row["target"]))
+                tuple(torch.as_tensor(row[name]) for name in names if name in row)
                 for row in self.options.rows
             ]
         rng = np.random.default_rng(SEED)
