@@ -62,6 +62,7 @@ KEYS: dict[Kind, str] = {
     "adapter": "model.adapter",
     "source": "data.corpus, data.source",
     "input_format": "data.input_format",
+    "transform": "data.transforms",
     "masking_unit": "model.objectives.mlm.unit",
     "metric": "model.metrics",
     "evaluation": "--evaluation, evaluations",

@@ -25,6 +25,7 @@ KINDS: tuple[Kind, ...] = (
     "adapter",
     "masking_unit",
     "input_format",
+    "transform",
     "metric",
     "source",
     "evaluation",
@@ -62,7 +63,7 @@ class Options:
 
     Attributes:
         arguments: of ``__init__``.
-        rows: of a head, metric or evaluation.
+        rows: of a head, metric, transform or evaluation.
         vocabulary: tokens of the tokenizer; a small English one if None.
         encoder: makes the encoder that a task is checked with from the vocabulary's size.
         companions: arguments of the objectives that an objective requires, by name.
@@ -171,6 +172,18 @@ class MetricCase(Case):
             (torch.from_numpy(rng.integers(0, 3, n)), torch.from_numpy(rng.integers(0, 3, n)))
             for n in sizes
         ]
+
+
+class TransformCase(Case):
+    """A transform of rows under test."""
+
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        """Rows that it is given: the author's, or some of a text and a list of words."""
+        if self.options.rows is not None:
+            return [dict(row) for row in self.options.rows]
+        texts = [self.language.text(words, words) for words in (3, 5, 8, 12)]
+        return [{"text": text.capitalize(), "words": text.upper().split()} for text in texts]
 
 
 class SourceCase(Case):

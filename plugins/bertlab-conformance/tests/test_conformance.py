@@ -24,6 +24,7 @@ EXPECTED = {
     "adapter": 15,
     "masking_unit": 14,
     "input_format": 13,
+    "transform": 14,
     "metric": 24,
     "source": 12,
     "evaluation": 20,

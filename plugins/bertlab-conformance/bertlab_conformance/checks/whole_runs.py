@@ -30,7 +30,7 @@ _ENDS = ("bertlab_run_ended", "bertlab_study_ended")
 _KINDS = (
     "encoder",
     *TASK_KINDS,
-    *("adapter", "masking_unit", "input_format", "metric"),
+    *("adapter", "masking_unit", "input_format", "transform", "metric"),
     "optimizer",
     "schedule",
     "tokenizer",
