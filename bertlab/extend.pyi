@@ -119,6 +119,7 @@ from bertlab.data.corpus.store_writer import check_free as check_free
 from bertlab.data.examples.columns import Mapped as Mapped
 from bertlab.data.examples.encoded import EncodedExamples as EncodedExamples
 from bertlab.data.examples.encoded import collate as collate
+from bertlab.data.examples.source import UnreadableRow as UnreadableRow
 from bertlab.data.examples.source import read_rows as read_rows
 from bertlab.data.examples.splits import fingerprint as fingerprint
 from bertlab.data.examples.values import ColumnReader as ColumnReader

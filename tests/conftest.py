@@ -93,6 +93,7 @@ def plugins_of(command: str, request: Request) -> object:
         *(command, hooks.hook_modules().manager, *map(index.listed, index.GROUPS)),
         *(request.encoder, repr(request.sizes), tuple(request.objectives)),
         *(tuple(request.head_sections.items()), tuple(request.metrics)),
+        tuple(request.transforms),
         *(request.optimizer, request.schedule, request.tokenizer, request.adapter),
     )
 
@@ -108,8 +109,10 @@ def are_ours(request: Request) -> bool:
     named += [("objective", each) for each in request.objectives]
     named += [("head", each) for each in request.head_sections.values()]
     installed = [index.installed(kind).get(name) for kind, name in named if name is not None]
-    return not request.metrics and all(
-        each is not None and each.package in index.FIRST_PARTY for each in installed
+    return (
+        not request.metrics
+        and not request.transforms
+        and all(each is not None and each.package in index.FIRST_PARTY for each in installed)
     )
 
 

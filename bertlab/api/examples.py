@@ -14,6 +14,7 @@ import numpy.typing as npt
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.errors import CorpusError, DataError, PluginError, nearest
 
+_SHOWN = 12  # names of classes in a message
 ColumnKind = Literal["text", "label", "labels", "texts", "tags", "answers"]
 
 
@@ -128,11 +129,12 @@ class Labels:
         try:
             return self.names.index(str(name))
         except ValueError:
+            shown = [*self.names[:_SHOWN], *["…"][: len(self) > _SHOWN]]
             alone = len(self) > 2 and max(self.counts) == 1  # ids, or numbers to predict
             hint = "; no two rows have the same" if alone else nearest(str(name), self.names)
             raise DataError(
                 f"{where}: {column}: found {name!r}, which is none of the {len(self)} labels of "
-                f"the training data ({_some(self.names)}) and not declared in data.label_names"
+                f"the training data ({', '.join(shown)}) and not declared in data.label_names"
                 f"{hint}"
             ) from None
 
@@ -168,11 +170,6 @@ def _label_order(name: str) -> tuple[float, str]:
         return float(name), name
     except ValueError:
         return float("inf"), name
-
-
-def _some(names: Sequence[str], limit: int = 12) -> str:
-    shown = ", ".join(names[:limit])
-    return shown if len(names) <= limit else f"{shown}, …"
 
 
 def text_ids(text: object, example: Example, column: str, tokenizer: Tokenizer) -> list[int]:

@@ -100,11 +100,13 @@ class NamedFormat:
     A format is made without arguments when a config names it. It brings columns and class names to
     the hub, ``.jsonl`` and ``.parquet`` as well, which are read as what they are.
     ``data.format: auto`` goes by the ending of a file alone, and never guesses a data set: the
-    tables of several look alike. The first line of the docstring says what the format is.
+    tables of several look alike. An entry point of ``bertlab.endings``, called ``.xlsx``, names the
+    class that reads such files. The first line of the docstring says what the format is.
 
     Attributes:
         columns: for each column of a head where it comes from: names in the official files and on
-            the hub, or a place in a file without a header, ``"0"``, or ``"-1"`` from the end.
+            the hub, or a place in a file without a header, ``"0"``, or ``"-1"`` from the end. Empty
+            where files name columns of their own, as CSV does.
         takes_columns: the user's ``data.columns`` go before these.
         table: how other files are read: tab-separated, CSV, or by :meth:`read` if None.
         label_names: the classes in the order of their ids; by the names in the files if those are

@@ -130,6 +130,8 @@ def _pretrained(found: ForeignCheckpoint, source: str | Path) -> Pretrained:
     taken = () if head is None else tuple(parts.root + n for n in head.layout.written_names)
     left = [name for name in parts.others if name not in taken]
     has_tokenizer = _first_file(folder, TOKENIZER_FILES) is not None
+    file = folder / "tokenizer_config.json"
+    settings = read_huggingface_config(file) if file.is_file() else {}
     return Pretrained(
         source=str(source),
         encoder_config={"name": name} | {k: v for k, v in config.items() if k != "vocab_size"},
@@ -139,7 +141,7 @@ def _pretrained(found: ForeignCheckpoint, source: str | Path) -> Pretrained:
         tokenizer=load_tokenizer(folder) if has_tokenizer else None,
         labels=None if head is None else head.labels,
         head=head,
-        model_max_length=_length(_tokenizer_config(folder), "model_max_length"),
+        model_max_length=_length(settings, "model_max_length"),
         trained_max_length=_length(content, TRAINED_MAX_LENGTH),
         unused=[*parts.encoder, *(name for name in parts.heads if name not in used), *left],
     )
@@ -188,11 +190,6 @@ def config_file(folder: Path) -> Path:
         f"{folder}: holds no model ({names_in(folder)}); expected a run, a checkpoint, or a folder "
         f"with {CONFIG_FILES[0]} and weights"
     )
-
-
-def _tokenizer_config(folder: Path) -> dict[str, Any]:
-    path = folder / "tokenizer_config.json"
-    return read_huggingface_config(path) if path.is_file() else {}
 
 
 def _length(content: Mapping[str, Any], key: str) -> int | None:

@@ -31,7 +31,7 @@ from bertlab.model.build import build_encoder, build_tasks
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import OptimizerConfig
 from bertlab.objectives.changing import largest_of
-from bertlab.plugins.index import added_name, added_names
+from bertlab.plugins.index import added_name, added_names, of_package
 
 Input = str | tuple[Any, ...] | Mapping[str, Any]  # a text, a pair of texts, an example
 
@@ -70,7 +70,9 @@ def model_of(found: Pretrained, head: str | None = None) -> "PretrainedModel":
         longest = encoder.max_position_embeddings
     found.release_weights()
     module.to(inference_device()).eval()
-    return PretrainedModel(found.source, module, tokenizer, longest, found.path, found.global_step)
+    transforms = found.config and found.config["data"].get("transforms")
+    made = found.source, module, tokenizer, longest, found.path, found.global_step
+    return PretrainedModel(*made, transforms)
 
 
 class PretrainedModel:
@@ -83,6 +85,7 @@ class PretrainedModel:
         max_seq_length: most tokens of a sequence, special tokens included.
         path: the file of a run's checkpoint.
         global_step: optimiser steps that the run had done.
+        transforms: ``data.transforms`` of the run, which change what the head predicts on.
 
     Attributes:
         encoder: maps a :class:`bertlab.PackedBatch` to hidden states.
@@ -98,8 +101,10 @@ class PretrainedModel:
         max_seq_length: int,
         path: Path | None = None,
         global_step: int = 0,
+        transforms: Mapping[str, Any] | None = None,
     ) -> None:
         self.source = source
+        self.transforms = transforms
         self.tokenizer = tokenizer
         self.max_seq_length = max_seq_length
         self.path = path
@@ -140,7 +145,7 @@ class PretrainedModel:
             )
         # a text or a tuple is a sequence itself, but here it is one input
         inputs = [texts] if isinstance(texts, str | tuple | Mapping) else list(texts)
-        return _predict(self._module, self.tokenizer, inputs, self.max_seq_length)
+        return _predict(self._module, self.tokenizer, inputs, self.max_seq_length, self.transforms)
 
     def embed(
         self,
@@ -202,12 +207,16 @@ def _predict(
     tokenizer: Tokenizer,
     inputs: Sequence[Input],
     max_seq_length: int,
+    transforms: Mapping[str, Any] | None,
 ) -> list[dict[str, Any]]:
     """Return a prediction for each input, as ``bertlab predict`` writes them."""
     head = module.head
     if head is None:
         return _of_objectives(module, tokenizer, inputs, max_seq_length)
     examples = [_example(each, number, head) for number, each in enumerate(inputs)]
+    if transforms:
+        change = of_package("data.change_inputs", CheckpointError, "data.transforms of the run")
+        examples = change(transforms, head.columns, examples)
     (name,) = module.named_tasks()  # a head is the only task
     batches = InputRows(iter(examples), head, name, tokenizer, max_seq_length)
     parts: dict[int, list[dict[str, Any]]] = defaultdict(list)

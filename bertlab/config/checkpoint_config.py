@@ -85,7 +85,7 @@ _KEYS = frozenset(
 )
 _CORE = ("model", "data", "trainer", "checkpoint", "seed")  # packages have no keys below these
 _OF_PLUGINS = re.compile(
-    r"(model\.(encoder|objectives|head|heads|adapter|metrics|optimizer)|data\.(tokenizer_kind|mixing))(\..+)?"
+    r"(model\.(encoder|objectives|head|heads|adapter|metrics|optimizer)|data\.(tokenizer_kind|mixing|transforms))(\..+)?"
 )
 _OF_HEADS = re.compile(r"data\.heads\.[^.]+\.([^.]+)")
 _WRITTEN_TO = {"trainer": "default_root_dir", "checkpoint": "dirpath", "data": "cache_dir"}
@@ -292,15 +292,14 @@ class _Copy:
 
 def _check_form(config: Config, source: str) -> None:
     """Refuse a config whose parts are not of the kinds that all its readers rely on."""
-    model = config["model"]
     for key, fits, expected in _FORM:
         found = value_at(config, key)
         if not fits(found):
             raise _damaged(source, key, found, expected)
-    for section in ("objectives", "metrics"):
-        for name, given in (model.get(section) or {}).items():
+    for part, section in (("model", "objectives"), ("model", "metrics"), ("data", "transforms")):
+        for name, given in (config[part].get(section) or {}).items():
             if not isinstance(given, dict | None):
-                raise _damaged(source, f"model.{section}.{name}", given, "a mapping")
+                raise _damaged(source, f"{part}.{section}.{name}", given, "a mapping")
 
 
 def _is_named(found: object) -> bool:
@@ -331,7 +330,7 @@ _FORM: tuple[tuple[str, _Fits, str], ...] = (
         (key, lambda found: isinstance(found, dict | None), "a mapping")
         for key in (
             *("data.objectives", "model.objectives", "model.metrics", "model.optimizer"),
-            "checkpoint",
+            *("data.transforms", "checkpoint"),
         )
     ),
     (

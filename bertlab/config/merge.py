@@ -52,7 +52,7 @@ _GROUPS = ("data", "trainer", "checkpoint", "seed")
 _EXPECTED = {
     **dict.fromkeys(PLUGIN_SECTIONS, "a name, or {name: NAME, …}"),
     "model.objectives": "[mlm, nsp]",
-    "model.metrics": "[NAME, …]",
+    **dict.fromkeys(("model.metrics", "data.transforms"), "[NAME, …]"),
     "data.mixing": "{temperature: 2}",
     "data.objectives": "their text: {corpus: PATH}",
     "data.heads": "data of heads by name: {NAME: {source: PATH}, …}",
@@ -165,14 +165,15 @@ class _Merge:
             if (name := _name_plugin(content, section, where)) is not None:
                 setattr(request, attribute, name)
                 request.encoder_named |= section == "model.encoder"
-        model = content.get("model") or {}
+        model, data = content.get("model") or {}, content.get("data") or {}
         if model.get("objectives") is not None:
             model["objectives"] = self._name_objectives(model["objectives"], where)
-        if model.get("metrics") is not None:
-            expected = "names, or a mapping of names to their arguments"
-            items = _entries(model["metrics"], f"{where}model.metrics", expected)
-            model["metrics"] = {name: settings or {} for name, settings in items}
-            request.metrics = list(model["metrics"])
+        for section, part, key in (("model", model, "metrics"), ("data", data, "transforms")):
+            if part.get(key) is not None:
+                expected = "names, or a mapping of names to their arguments"
+                items = _entries(part[key], f"{where}{section}.{key}", expected)
+                part[key] = {name: settings or {} for name, settings in items}
+                setattr(request, key, list(part[key]))
         if "heads" in model:
             model["heads"] = self._name_heads(model["heads"], f"{where}model.heads")
         self.layers.append(layer)
@@ -260,11 +261,11 @@ class _Merge:
         plugins = {key: getattr(request, each) for key, each in PLUGIN_SECTIONS.items()}
         for section, name in (plugins | request.head_sections).items():
             self._drop_others(layer, section, name)
-        for key, names in (("objectives", request.objectives), ("metrics", request.metrics)):
-            given = model.pop(key, None) or {}
+        for part, key in ((model, "objectives"), (model, "metrics"), (data, "transforms")):
+            given = part.pop(key, None) or {}
             # names [mlm], {mlm: {rate: 0.2}, nsp: {}} -> {mlm: {rate: 0.2}}
-            if kept := {name: given[name] for name in names if given.get(name)}:
-                model[key] = kept
+            if kept := {name: given[name] for name in getattr(request, key) if given.get(name)}:
+                part[key] = kept
         for part in (model, data):
             if not isinstance(heads := part.get("heads"), dict):
                 continue

@@ -104,10 +104,11 @@ def data_class(request: Request) -> type[TaskData]:
     That is labelled rows for a head, those of each of several heads, or unlabelled text.
 
     Raises:
-        PluginError: nothing is installed for several heads.
+        PluginError: nothing is installed for several heads, or for transforms of rows.
     """
-    if request.heads:
-        return load_class("data_module", "several_heads", TaskData)
+    if request.heads or request.transforms:
+        name = "transformed_rows" if request.transforms else "several_heads"
+        return load_class("data_module", name, TaskData)
     return PretrainingData if request.head is None else LabelledData
 
 
@@ -279,6 +280,9 @@ def _add_plugin(
 def _add_data(parser: LightningArgumentParser, request: Request) -> None:
     """Add the data and, for text, the kind of tokenizer that is trained on it."""
     data, location = data_class(request), request.corpus_source
+    for name in request.transforms:
+        transform = load_class("transform", name, object)
+        parser.add_class_arguments(transform, f"data.transforms.{name}", instantiate=False)
     if data is not PretrainingData:
         data.add_arguments(parser, list(request.heads), request.objectives)
         return

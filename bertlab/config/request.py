@@ -26,7 +26,7 @@ _TAKEN = ("loss", "heads", "objectives", "auto")
 SECTION = re.compile(
     r"model|data|trainer|checkpoint|seed|data\.(tokenizer_kind|mixing|objectives)"
     r"|model\.(encoder|head|adapter|optimizer(\.schedule)?)"
-    r"|(model\.(objectives|metrics|heads)|data\.heads)(\.[^.]+)?"
+    r"|(model\.(objectives|metrics|heads)|data\.(heads|transforms))(\.[^.]+)?"
 )
 OBJECTIVES_SHARE = 0.5  # of all steps are of objectives beside heads, if data.mixing does not say
 
@@ -100,6 +100,7 @@ class Request:
         objectives: entry-point names of the objectives, in order.
         objectives_named: whether a file or argument named them; else they are the default ones.
         metrics: entry-point names of further metrics.
+        transforms: entry-point names of what changes labelled rows, in order.
         adapter: entry-point name of what trains a part of the encoder; None if all of it.
         optimizer: entry-point name of the optimiser, or a class of ``torch.optim``.
         schedule: entry-point name of the learning rate's schedule.
@@ -127,6 +128,7 @@ class Request:
     objectives: list[str] = field(default_factory=lambda: list(DEFAULT_OBJECTIVES))
     objectives_named: bool = False
     metrics: list[str] = field(default_factory=list)
+    transforms: list[str] = field(default_factory=list)
     adapter: str | None = None
     optimizer: str = "adamw"
     schedule: str = "linear"

@@ -316,6 +316,8 @@ def _name_plugins(model: Config, data: Config, request: Request) -> None:
         model["objectives"] = _named(model.get("objectives"), request.objectives)
     if request.metrics:
         model["metrics"] = _named(model.get("metrics"), request.metrics)
+    if request.transforms:
+        data["transforms"] = _named(data.get("transforms"), request.transforms)
     if request.adapter is None:
         del model["adapter"]
     if request.tokenizer is None:

@@ -187,12 +187,12 @@ class LabelledData(TaskData):
             wanted = splits(self.test_split, "test")
             if wanted is None:
                 raise ConfigError("data.test: found none, expected a split or file to score")
-            self.rows = {name: self._read(split, "test") for name, split in wanted.items()}
+            self.rows = {name: self.read_split(split, "test") for name, split in wanted.items()}
         elif command == "validate" and validation is not None:
-            self.rows = {name: self._read(s, "validation") for name, s in validation.items()}
+            self.rows = {name: self.read_split(s, "validation") for name, s in validation.items()}
         else:
             assert self.head is not None
-            train = self._read(train_split(self.source, self.train_split), "train")
+            train = self.read_split(train_split(self.source, self.train_split), "train")
             if validation is None:
                 splits_by = self.head.splits_by or self.head.columns[0].name
                 rows, fraction = train.rows, self.validation_fraction
@@ -201,7 +201,7 @@ class LabelledData(TaskData):
                 self._held_out = len(held_out.rows)
                 held_out_sets = {"": held_out}
             else:
-                held_out_sets = {n: self._read(s, "validation") for n, s in validation.items()}
+                held_out_sets = {n: self.read_split(s, "validation") for n, s in validation.items()}
             found = [label for row in train.rows for label in self.head.labels_of(row)]
             self.labels = Labels.of(found, train.label_names) if found else None
             self.rows = {"train": train, **held_out_sets} if command == "fit" else held_out_sets
@@ -330,7 +330,8 @@ class LabelledData(TaskData):
         )
         return StepLoader(self.input_rows, 1)
 
-    def _read(self, split: str, role: str) -> LabelledExamples:
+    def read_split(self, split: str, role: str) -> LabelledExamples:
+        """Read the rows of a split or file for a role: ``train``, ``validation``, ``test``."""
         assert self.head is not None
         location, name = locate_split(split, self.source, role)
         read = read_rows(

@@ -285,7 +285,9 @@ def attend(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float, causal: bool
 ) -> Tensor:
     """Attention of ``(B, A, S, d)`` heads; the mask, of whatever is to be seen, is ``bool``."""
-    by_products = query.device.type == "cpu" and (dropout > 0.0 or _is_slow_backward(query))
+    # the backward pass of torch's kernel for CPUs takes ten times as long as products
+    slow_backward = query.dtype != torch.float32 and torch.is_grad_enabled() and query.requires_grad
+    by_products = query.device.type == "cpu" and (dropout > 0.0 or slow_backward)
     if causal and (by_products or mask is not None):
         size = (query.shape[2], key.shape[2])
         left = torch.ones(size, dtype=torch.bool, device=query.device).tril()
@@ -295,11 +297,6 @@ def attend(
     return F.scaled_dot_product_attention(
         query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=causal and mask is None
     )
-
-
-def _is_slow_backward(qkv: Tensor) -> bool:
-    """Whether the backward pass of torch's kernel for CPUs takes ten times as long as products."""
-    return qkv.dtype != torch.float32 and torch.is_grad_enabled() and qkv.requires_grad
 
 
 def _matmul_attention(

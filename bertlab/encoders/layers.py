@@ -139,9 +139,7 @@ def initialize(module: nn.Module, std: float) -> None:
         std: standard deviation, ``initializer_range`` in configs.
     """
     for layer in module.modules():
-        if any(each.is_meta for each in layer.parameters(recurse=False)):
-            continue  # shapes alone
-        if isinstance(layer, nn.Linear | nn.Embedding):
+        if isinstance(layer, nn.Linear | nn.Embedding) and not layer.weight.is_meta:
             nn.init.normal_(layer.weight, std=std)
         if isinstance(layer, nn.LayerNorm):
             nn.init.ones_(layer.weight)

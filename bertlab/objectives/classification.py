@@ -30,14 +30,14 @@ def classification_loss(
         logits: ``(K, C)`` float32 scores of the C classes.
         labels: ``(K,)`` int64 class ids; those of -100 do not count.
         class_weights: ``(C,)`` weight of each class in the sum; 1 if None.
-        extras: ``(K, …)`` tensors by name, for metrics; as in :class:`TaskLoss`.
+        extras: ``(K, …)`` tensors by name, for metrics, beside ``logits``; as in :class:`TaskLoss`.
     """
     return TaskLoss(
         sum=F.cross_entropy(logits, labels, class_weights, reduction="sum"),
         count=labels.numel(),
         preds=lambda: logits.detach().argmax(-1),
         target=labels,
-        extras=extras,
+        extras={"logits": logits.detach, **(extras or {})},
     )
 
 

@@ -62,6 +62,7 @@ KEYS: dict[Kind, str] = {
     "adapter": "model.adapter",
     "source": "data.corpus, data.source",
     "input_format": "data.input_format",
+    "transform": "data.transforms",
     "masking_unit": "model.objectives.mlm.unit",
     "metric": "model.metrics",
     "evaluation": "--evaluation, evaluations",
@@ -358,21 +359,22 @@ GROUP = "bertlab.names"
 
 def added_names(module: str) -> list[str]:
     """Return the names that packages add to ``bertlab`` or ``bertlab.testing``."""
-    found = (_split(entry.name) for entry in entry_points_of(GROUP))
-    return sorted({name for place, name in found if place == module})
+    # "Study" is of bertlab, "testing.conformance" of bertlab.testing
+    found = (f"bertlab.{entry.name}".rpartition(".") for entry in entry_points_of(GROUP))
+    return sorted({name for place, _, name in found if place == module})
 
 
 def added_name(module: str, name: str) -> object:
     """Return what a package adds to a module under a name; it is imported here."""
+    key = f"{module}.{name}".removeprefix("bertlab.")
     # Python itself asks for private names
     entries = () if name.startswith("_") else entry_points_of(GROUP)
-    found = [entry for entry in entries if _split(entry.name) == (module, name)]
+    found = [entry for entry in entries if entry.name == key]
     own = [entry for entry in found if entry_package(entry)[0] in FIRST_PARTY]
     if len(found) > 1 and not own:
         packages = " and ".join(sorted(" ".join(entry_package(each)) for each in found))
         raise ImportError(f"{packages} both bring {module}.{name}; uninstall one of them")
     if not found:
-        key = f"{module}.{name}".removeprefix("bertlab.")
         if (package := package_of("name", key)) is not None:
             # of an AttributeError, `from bertlab import Study` would not show the message
             raise ImportError(f"{module}.{name} comes with {package}: pip install {package}")
@@ -393,9 +395,3 @@ def of_package(name: str, error: type[Exception], what: str) -> Any:  # noqa: AN
         return added_name(*f"bertlab.{name}".rsplit(".", 1))
     except ImportError as missing:
         raise error(f"{what}: {missing}") from None
-
-
-def _split(entry_name: str) -> tuple[str, str]:
-    # "Study" -> ("bertlab", "Study"), "testing.conformance" -> ("bertlab.testing", "conformance")
-    place, _, name = f"bertlab.{entry_name}".rpartition(".")
-    return place, name

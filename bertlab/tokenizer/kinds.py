@@ -124,7 +124,9 @@ def _count_pieces(
     def flush() -> None:
         for word, count in words.items():
             found = ascii_pieces(word, splitter.lowercase)
-            if found is None and strip_accents and _has_marks(word):
+            # stripping accents changes "café", "हिन्दी" and "が"
+            apart = unicodedata.normalize("NFD", word) if found is None and strip_accents else ""
+            if any(unicodedata.category(each) == "Mn" for each in apart):
                 marked[word] += count
             for piece in splitter.words(word) if found is None else found:
                 if len(piece) <= MAX_WORD_CHARACTERS:
@@ -141,11 +143,6 @@ def _count_pieces(
     flush()
     _note_lost_marks(marked, pieces.total())
     return pieces
-
-
-def _has_marks(word: str) -> bool:
-    """Whether stripping accents changes a word, as it does "café", "हिन्दी" and "が"."""
-    return any(unicodedata.category(each) == "Mn" for each in unicodedata.normalize("NFD", word))
 
 
 def _note_lost_marks(marked: Counter[str], words: int) -> None:

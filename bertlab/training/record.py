@@ -387,6 +387,7 @@ def _used(request: Request, config: Config) -> Iterator[Plugin]:
         *(("head", name) for name in request.heads.values()),
         *(("objective", name) for name in request.objectives),
         *(("metric", name) for name in request.metrics),
+        *(("transform", name) for name in request.transforms),
         *(("source", each) for each in sources),
         *(("evaluation", each.get("evaluation")) for each in evaluations),
     ]

@@ -228,7 +228,9 @@ def collate(
         if np.ndim(values[0]):  # a value for each token, not one for the sequence
             encoded.token_fields[name] = np.concatenate(values)
         else:
-            encoded.sequence_fields[name] = _narrow(np.array(values))
+            field = np.array(values)  # float32 is what the loss computes in
+            kind = np.float32 if np.issubdtype(field.dtype, np.floating) else np.int64
+            encoded.sequence_fields[name] = field.astype(kind)
     for name in sorted(set.intersection(*(set(each.ragged) for each in features))):
         parts = [each.ragged[name] for each in features]
         encoded.ragged_fields[name] = np.concatenate(parts), _offsets([len(p) for p in parts])
@@ -244,11 +246,6 @@ def _offsets(lengths: Sequence[int] | IntArray) -> IntArray:
 def _flat(parts: Sequence[Sequence[int]], dtype: type[np.generic]) -> Array:
     # np.concatenate refuses an empty list
     return np.concatenate([np.asarray(part, dtype) for part in parts] or [np.zeros(0, dtype)])
-
-
-def _narrow(values: Array) -> Array:
-    """Return real numbers as float32, what the loss computes in; integers as int64."""
-    return values.astype(np.float32 if np.issubdtype(values.dtype, np.floating) else np.int64)
 
 
 def _ranges(starts: IntArray, stops: IntArray) -> IntArray:

@@ -252,7 +252,7 @@ def _open(
             named = _named_format(form)
             kind = TABLES.get(form, named.__doc__)
             logger.info("%s: read as format %s (%s)", paths[0], form, kind)
-    if named is None:
+    if named is None or not named.columns:
         # the texts of plain text are the head's, in its order
         given = {} if form in ("txt", "words") else columns
         candidates: ColumnSources = read_mapping(given, wanted, location)

@@ -26,7 +26,7 @@ from bertlab.data.rows.tables import PLAIN, HasHeader, RowReading, read_json, re
 from bertlab.data.sources import File, RemoteFile, located
 from bertlab.errors import BertlabError, DataError, nearest
 from bertlab.files import describe_missing, parse_json
-from bertlab.plugins.index import installed, of_package, where_to_get
+from bertlab.plugins.index import entry_points_of, installed, of_package, where_to_get
 
 TABLES = {
     "auto": "by the ending of the file's name",
@@ -55,14 +55,8 @@ ROW_ENDINGS = {
 }
 """Formats of rows by the endings of files, in lower case, packed or not; of corpora as well."""
 
-_ENDINGS = {
-    **ROW_ENDINGS,
-    ".txt": "txt",
-    ".conll": "conll",
-    ".bio": "conll",
-    ".iob": "conll",
-    ".iob2": "conll",
-}
+_ENDINGS = {**ROW_ENDINGS, ".txt": "txt"}
+_CLAIMED = "bertlab.endings"  # group: ".xlsx" = the class of a format
 _DEV = ("dev", "validation", "valid", "val")
 
 
@@ -207,14 +201,21 @@ def detect_format(
         with explain_failed_read(input_name(path), DataError):
             ahead = cast("io.BufferedReader", sys.stdin.buffer).peek(1)  # leaves it to be read
         return "jsonl" if ahead.lstrip().startswith(b"{") else "txt"
-    form = ending_format(path)
-    if form is None:
+    forms = _ending_formats(path)
+    if len(forms) > 1:
+        raise DataError(
+            f"{path}: several packages read this ending; give one of {', '.join(forms)} as format"
+        )
+    if not forms:
         if (reason := unreadable_kind(path)) is not None:
             raise DataError(f"{path}: {reason}")
+        known = sorted({*_ENDINGS, *(each.name for each in entry_points_of(_CLAIMED))})
         raise DataError(
             f"{path}: the ending {ending(path)!r} does not tell the format; give one of "
-            f"{', '.join([*TABLES, *installed('format')][1:])} as format"
+            f"{', '.join([*TABLES, *installed('format')][1:])} as format, or one of these endings: "
+            f"{', '.join(known)}{where_to_get('ending', ending(path))}"
         )
+    (form,) = forms
     if form == "json" and any(column.kind == "answers" for column in wanted):
         return "squad" if _is_squad(path) else "json"  # both end in .json
     if form == "txt" and needs_truth:
@@ -241,10 +242,20 @@ def _is_squad(path: str) -> bool:
 
 def ending_format(path: str) -> str | None:
     """Return the format that the ending of a name stands for, if any."""
+    return next(iter(_ending_formats(path)), None)
+
+
+def _ending_formats(path: str) -> list[str]:
+    """Return the formats that an ending stands for: more than one if packages disagree."""
     file = located(path)
     # of a URL: without what is asked of a server
     there = isinstance(file, Path) and file.is_file()
-    return _ENDINGS.get(content_ending(file) if there else ending(file.name))
+    found = content_ending(file) if there else ending(file.name)
+    if found in _ENDINGS:
+        return [_ENDINGS[found]]
+    claims = [each.value for each in entry_points_of(_CLAIMED) if each.name == found]
+    formats = [each for each in installed("format").values() if each.target in claims]
+    return [each.name for each in formats if each.is_ours] or [each.full_name for each in formats]
 
 
 def open_rows(

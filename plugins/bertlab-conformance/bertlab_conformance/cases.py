@@ -25,6 +25,7 @@ KINDS: tuple[Kind, ...] = (
     "adapter",
     "masking_unit",
     "input_format",
+    "transform",
     "metric",
     "source",
     "evaluation",
@@ -62,7 +63,7 @@ class Options:
 
     Attributes:
         arguments: of ``__init__``.
-        rows: of a head, metric or evaluation.
+        rows: of a head, metric, transform or evaluation.
         vocabulary: tokens of the tokenizer; a small English one if None.
         encoder: makes the encoder that a task is checked with from the vocabulary's size.
         companions: arguments of the objectives that an objective requires, by name.
@@ -157,11 +158,12 @@ class MetricCase(Case):
         return tuple(getattr(self.plugin, "tasks", ()))
 
     @cached_property
-    def samples(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """``preds`` and ``target`` of three batches: given, or ids of three classes."""
+    def samples(self) -> list[tuple[torch.Tensor, ...]]:
+        """What ``update`` takes of three batches, in its order: given, or ids of three classes."""
         if self.options.rows is not None:
+            names = ["preds", "target", *[*signature(self.plugin.update).parameters][3:]]
             return [
-                (torch.as_tensor(row["preds"]), torch.as_tensor(row["target"]))
+                tuple(torch.as_tensor(row[name]) for name in names if name in row)
                 for row in self.options.rows
             ]
         rng = np.random.default_rng(SEED)
@@ -170,6 +172,18 @@ class MetricCase(Case):
             (torch.from_numpy(rng.integers(0, 3, n)), torch.from_numpy(rng.integers(0, 3, n)))
             for n in sizes
         ]
+
+
+class TransformCase(Case):
+    """A transform of rows under test."""
+
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        """Rows that it is given: the author's, or some of a text and a list of words."""
+        if self.options.rows is not None:
+            return [dict(row) for row in self.options.rows]
+        texts = [self.language.text(words, words) for words in (3, 5, 8, 12)]
+        return [{"text": text.capitalize(), "words": text.upper().split()} for text in texts]
 
 
 class SourceCase(Case):

@@ -56,7 +56,7 @@ class NotApplicable(Exception):  # noqa: N818  nothing is wrong
 TASK_KINDS: tuple[Kind, ...] = ("objective", "head")
 CONFIG_KINDS: tuple[Kind, ...] = (
     *("encoder", "objective", "head", "adapter", "metric", "evaluation", "optimizer", "schedule"),
-    *("tokenizer", "exporter", "executor"),
+    *("transform", "tokenizer", "exporter", "executor"),
 )
 # made without arguments
 BARE_KINDS: tuple[Kind, ...] = ("command", "reader", "format", "masking_unit")

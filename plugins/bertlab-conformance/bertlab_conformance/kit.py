@@ -19,6 +19,7 @@ from bertlab_conformance.cases import (
     Options,
     SourceCase,
     TokenizerCase,
+    TransformCase,
     bases,
     kind_of,
 )
@@ -48,6 +49,7 @@ from bertlab_conformance.checks import (
     speed,
     tokenizers,
     training,
+    transforms,
     whole_runs,
 )
 from bertlab_conformance.checks import (
@@ -75,6 +77,7 @@ _MODULES: tuple[ModuleType, ...] = (
     adapters,
     masking_units,
     input_formats,
+    transforms,
     prepare,
     row_checks,
     losses,
@@ -103,6 +106,7 @@ _CASES: dict[Kind, type[Case]] = {
     "adapter": AdapterCase,
     "masking_unit": Case,
     "input_format": Case,
+    "transform": TransformCase,
     "metric": MetricCase,
     "source": SourceCase,
     "evaluation": EvaluationCase,
@@ -117,7 +121,7 @@ _CASES: dict[Kind, type[Case]] = {
     "hooks": Case,
 }
 _OPTIONS: dict[str, tuple[Kind, ...]] = {  # the kinds that an option is for
-    "rows": ("head", "metric", "evaluation"),
+    "rows": ("head", "metric", "transform", "evaluation"),
     "vocabulary": ("encoder", "objective", "head", "evaluation"),
     "encoder": ("objective", "head", "adapter", "evaluation"),
     "companions": ("objective",),

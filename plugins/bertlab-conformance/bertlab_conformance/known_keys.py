@@ -139,6 +139,7 @@ def _plugins(request: Request) -> dict[Any, list[str]]:
         "objective": [*request.objectives],
         "head": [*request.head_sections.values()],
         "metric": [*request.metrics],
+        "transform": [*request.transforms],
     }
 
 

@@ -33,6 +33,7 @@ _BASES: dict[Kind, str] = {
     "source": "bertlab.api:DataSource",
     "input_format": "bertlab.extend:SequenceSampler",
     "masking_unit": "bertlab:MaskingUnit",
+    "transform": "bertlab:RowTransform",
     "metric": "torchmetrics:Metric",
     "evaluation": "bertlab.api:Evaluation",
     "optimizer": "bertlab.api:OptimizerRecipe",

@@ -27,7 +27,7 @@ _ARGUMENTS = ("config", "ckpt_path")  # only on the command line
 _OLDER = {"skip_null": "skip_unset"}  # jsonargparse's
 # what decides which keys there are, and which defaults they have
 _ALWAYS = re.compile(
-    r"seed_everything|model\.(objectives|metrics)(\.\w+)?|(model|data)\.heads(\.[^.]+)?|data\.objectives|data\.corpus\.source"
+    r"seed_everything|model\.(objectives|metrics)(\.\w+)?|(model|data)\.heads(\.[^.]+)?|data\.objectives|data\.transforms(\.\w+)?|data\.corpus\.source"
     r"|(model\.(encoder|head|heads\.[^.]+|optimizer|optimizer\.schedule)|data\.tokenizer_kind)\.name"
     r"|model\.optimizer\.schedule"
 )

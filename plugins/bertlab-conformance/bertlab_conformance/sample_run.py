@@ -32,7 +32,14 @@ from bertlab.extend import (
     why_unusable,
     write_text,
 )
-from bertlab_conformance.cases import SEED, Case, MetricCase, SourceCase, TokenizerCase
+from bertlab_conformance.cases import (
+    SEED,
+    Case,
+    MetricCase,
+    SourceCase,
+    TokenizerCase,
+    TransformCase,
+)
 from bertlab_conformance.check import ConformanceFailure, NotApplicable
 from bertlab_conformance.samples import sample_rows, without_truth
 from bertlab_conformance.task_cases import (
@@ -240,11 +247,14 @@ class SampleRun:
             text |= {"validation_fraction": 0.5, "input_format": WITHOUT_PAIRS}
             data["vocab_size"] = 2000
             del text["corpus_format"], data["tokenizer"]
-        elif isinstance(case, MetricCase) and "mlm" not in case.plugin_tasks:
+        elif isinstance(case, TransformCase) or (
+            isinstance(case, MetricCase) and "mlm" not in case.plugin_tasks
+        ):
             columns = (Column("text"), Column("label", "label"))
             text = self._table(row.values for row in sample_rows(columns, case.language, 12))
             del model["objectives"]
-            model |= {"head": METRIC_HEAD, "metrics": {self.name: arguments}}
+            model["head"] = METRIC_HEAD
+            self._name_part(model, text, arguments)
         else:
             self._name_part(model, text, arguments)
         trainer = {"max_steps": STEPS, "val_check_interval": EVERY, "accelerator": "cpu"}
@@ -276,6 +286,8 @@ class SampleRun:
                 model["metrics"] = {self.name: arguments}
             case "masking_unit":
                 model["objectives"] = {"mlm": {"unit": self.name}}
+            case "transform":
+                text["transforms"] = {self.name: arguments}
             case "input_format":
                 text["input_format"] = self.name
 

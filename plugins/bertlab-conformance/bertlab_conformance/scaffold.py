@@ -38,7 +38,11 @@ ARTICLES = {
     "encoder": "An encoder",
     "objective": "An objective",
     "head": "A head",
+    "adapter": "An adapter",
     "source": "A data source",
+    "masking_unit": "A masking unit",
+    "input_format": "An input format",
+    "transform": "A transform of rows",
     "metric": "A metric",
     "evaluation": "An evaluation",
     "optimizer": "An optimizer",
@@ -171,7 +175,11 @@ def demonstration(names: PluginNames, config: str | None) -> list[str]:
     """Return the commands that show the plugin at work."""
     if config is None:
         return [f"bertlab {USES[names.kind].format(name=names.name)}"]
-    needs_vocabulary = names.kind in ("head", "metric")  # their encoder is new, without a corpus
+    needs_vocabulary = names.kind in (
+        "head",
+        "metric",
+        "transform",
+    )  # their encoder is new, without a corpus
     # [] * False is []
     return [_VOCABULARY] * needs_vocabulary + [f"bertlab fit --config {config}"]
 

@@ -1,5 +1,6 @@
-"""Masking units and input formats with one bug each; ``expects`` as of the other broken classes."""
+"""Masking units, input formats and transforms with one bug each; ``expects`` as of the others."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -9,7 +10,7 @@ from bertlab.api.batch import IntArray, PackedSequences
 from bertlab.data.sampler import Fields, Pieces
 from bertlab.objectives.masking import MaskableTokens
 from broken_others import Expects
-from good_plugins import GoodFormat, GoodUnit
+from good_plugins import GoodFormat, GoodTransform, GoodUnit
 
 
 class ByPosition(GoodUnit):
@@ -132,3 +133,47 @@ class DropsParts(GoodFormat):
         pieces, fields = super()._pieces(epochs, units, None)
         room = self.max_seq_length if max_length is None else max_length
         return replace(pieces, lengths=np.minimum(pieces.lengths, room - 2)), fields
+
+
+class JoinsWords(GoodTransform):
+    """Gives a text where a list of words was."""
+
+    expects: Expects = ("keeps_the_columns", "return a mapping with the same columns")
+
+    def change(self, values: Mapping[str, Any]) -> Mapping[str, Any] | str:
+        return {name: "".join(each) for name, each in values.items()}
+
+
+class SaysNoReason(GoodTransform):
+    """Leaves rows out without a reason."""
+
+    expects: Expects = ("keeps_the_columns", "or a text that says why")
+
+    def change(self, values: Mapping[str, Any]) -> Mapping[str, Any] | str:
+        return values if len(str(values)) < 100 else ""
+
+
+class OnceOnly(GoodTransform):
+    """Leaves out what it saw before, so that a second evaluation has no rows."""
+
+    expects: Expects = ("a_row_decides_alone", "it was there before")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[str] = set()
+
+    def change(self, values: Mapping[str, Any]) -> Mapping[str, Any] | str:
+        if str(values) in self.seen:
+            return "it was there before"
+        self.seen.add(str(values))
+        return values
+
+
+class InPlace(GoodTransform):
+    """Writes into the given row."""
+
+    expects: Expects = ("leaves_the_row_alone", "return a new mapping")
+
+    def change(self, values: Mapping[str, Any]) -> Mapping[str, Any] | str:
+        values.update({n: v.lower() for n, v in values.items() if isinstance(v, str)})  # type: ignore[attr-defined]
+        return values

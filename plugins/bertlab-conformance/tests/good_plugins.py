@@ -33,6 +33,7 @@ from bertlab.objectives.classification import Accuracy, classification_loss
 from bertlab.objectives.masked_lm import MaskedLM
 from bertlab.objectives.masking import MaskableTokens, MaskingUnit
 from bertlab_modern.input_formats import DocSentencesSampler
+from bertlab_tasks.row_transforms import RowTransform
 
 
 class GoodObjective(Objective):
@@ -417,3 +418,20 @@ class GoodTokenizer(TokenizerKind):
             raise TokenizerError("no words to train a vocabulary on: the text is empty")
         backend.train_from_iterator([" ".join(words)], trainer)
         return backend
+
+
+class GoodTransform(RowTransform):
+    """Texts without spaces at their ends; rows with a short text are left out.
+
+    Args:
+        least: characters of a text.
+    """
+
+    def __init__(self, least: int = 1) -> None:
+        self.least = least
+
+    def change(self, values: Mapping[str, Any]) -> Mapping[str, Any] | str:
+        if any(isinstance(each, str) and len(each) < self.least for each in values.values()):
+            return "a short text"
+        texts = {name: each.strip() for name, each in values.items() if isinstance(each, str)}
+        return {**values, **texts}

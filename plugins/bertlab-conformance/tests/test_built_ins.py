@@ -10,6 +10,7 @@ from bertlab_modern.lora import LoRA
 from bertlab_modern.modern import ModernEncoder
 from bertlab_modern.sam import Sam
 from bertlab_modern.span_masking import Span as MaskedSpan
+from bertlab_tasks.row_transforms import TextLength
 from bertlab_tasks.span import Span
 
 SMALL = {
@@ -78,6 +79,10 @@ test_segment_pairs = conformance("segment_pairs", skip=in_no_run("mlm"))
 test_sentence_pairs = conformance("sentence_pairs", skip=in_no_run("mlm"))
 test_doc_sentences = conformance("doc_sentences", skip=in_no_run("full_sentences"))
 test_full_sentences = conformance("full_sentences")
+test_lower_case = conformance("lower_case")
+test_text_length = conformance(
+    TextLength, arguments={"least": 4, "most": 9}, skip=in_no_run("lower_case")
+)
 test_accuracy = conformance(Accuracy)
 test_majority_accuracy = conformance(MajorityAccuracy)
 test_wordpiece = conformance("wordpiece")

@@ -1,5 +1,7 @@
 """What the author of a plugin says to the kit, and what it answers."""
 
+from importlib.metadata import EntryPoint
+
 import pytest
 
 import broken_objectives
@@ -10,8 +12,9 @@ from bertlab.plugins.index import Plugin
 from bertlab.testing import batch_of, conformance, list_checks
 from bertlab_conformance.cases import KINDS
 from bertlab_conformance.check import CheckRunner, ConformanceFailure, NotApplicable
-from bertlab_conformance.checks import classes
-from bertlab_conformance.kit import checks_of, make_case
+from bertlab_conformance.checks import classes, formats
+from bertlab_conformance.kit import checks_of, find_plugin, make_case
+from good_exchange import GoodFormat
 from good_plugins import GoodEncoder, GoodHead, GoodMetric, GoodObjective
 
 EXPECTED = {
@@ -21,6 +24,7 @@ EXPECTED = {
     "adapter": 15,
     "masking_unit": 14,
     "input_format": 13,
+    "transform": 14,
     "metric": 24,
     "source": 12,
     "evaluation": 20,
@@ -31,7 +35,7 @@ EXPECTED = {
     "exporter": 15,
     "reader": 9,
     "executor": 15,
-    "format": 10,
+    "format": 11,
     "hooks": 9,
 }
 
@@ -108,7 +112,7 @@ def test_a_wrong_line_is_refused_with_one_message(plugin, options, words):
 
 
 def runner_of(plugin, **options):
-    kind, case = "head" if issubclass(plugin, GoodHead) else "objective", None
+    kind, _ = find_plugin(plugin)
     case = make_case(kind, plugin, {}, options)
     return CheckRunner(case, {check.name: check for check in checks_of(kind)}, skipped=set())
 
@@ -162,6 +166,25 @@ def test_a_class_that_no_entry_point_of_its_package_names(monkeypatch):
         monkeypatch.setattr(classes, "listed", lambda kind, own=plugin: [own] * (kind == own.kind))
         outcome = runner_of(GoodObjective).outcome("entry_point_names_it")
         assert (outcome is None) if words is None else (words in str(outcome))
+
+
+@pytest.mark.parametrize(
+    ("ending", "target", "words"),
+    [
+        (".good", "good_exchange:GoodFormat", None),
+        ("good", "good_exchange:GoodFormat", "'good' is no ending of a name"),
+        (".GOOD", "good_exchange:GoodFormat", "'.GOOD' is no ending of a name"),
+        (".good", "good_exchange:Renamed", "good_exchange:Renamed, which is no entry point"),
+        (".good", "of_others:Format", "no entry point of bertlab.endings names a class"),
+    ],
+)
+def test_endings_that_a_package_claims(ending, target, words, monkeypatch):
+    entry = EntryPoint(ending, target, "bertlab.endings")
+    plugin = Plugin("format", "good", "good_exchange:GoodFormat", "bertlab-good", "1.0", 3)
+    monkeypatch.setattr(formats, "entry_points_of", lambda group: [entry])
+    monkeypatch.setattr(formats, "listed", lambda kind: [plugin])
+    outcome = runner_of(GoodFormat).outcome("endings_can_be_found")
+    assert (outcome is None) if words is None else (words in str(outcome))
 
 
 @pytest.mark.parametrize(

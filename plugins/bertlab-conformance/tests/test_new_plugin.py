@@ -20,6 +20,7 @@ from tests.plugins.plugin_environment import PluginEnvironment
 from tests.plugins.strange_packages import install
 
 KINDS = list(GROUP_OF_KIND)
+PACKAGES = {kind: f"my-{kind.replace('_', '-')}" for kind in KINDS}
 OUR_RULES = Path(__file__).parents[3] / "pyproject.toml"
 LONG = "abcdefghij-klmnopqrst-uvwxyzabcd-efghijk"
 
@@ -212,10 +213,10 @@ def test_torch_is_not_imported() -> None:
 
 def test_code_is_formatted_and_has_nothing_for_ruff(bertlab: Command, tmp_path: Path) -> None:
     pytest.importorskip("ruff")
-    for number, name in enumerate(("my-{kind}", LONG, "ab")):
-        for kind in KINDS:
+    for kind in KINDS:
+        for number, name in enumerate((PACKAGES[kind], LONG, "ab")):
             folder = f"plugins/{kind}-{number}"  # our rules know packages there
-            arguments = ("new-plugin", kind, name.format(kind=kind), "--output", folder)
+            arguments = ("new-plugin", kind, name, "--output", folder)
             assert bertlab(*arguments)[0] == 0
     ours = f"--config {OUR_RULES} --extend-ignore PLC0415"  # hooks import torch late
     for command in ("format --diff", "check", f"check {ours}"):
@@ -234,7 +235,7 @@ def test_code_is_formatted_and_has_nothing_for_ruff(bertlab: Command, tmp_path: 
 def test_code_has_nothing_for_mypy(bertlab: Command, tmp_path: Path) -> None:
     pytest.importorskip("mypy")
     for kind in KINDS:
-        assert bertlab("new-plugin", kind, f"my-{kind}")[0] == 0
+        assert bertlab("new-plugin", kind, PACKAGES[kind])[0] == 0
     folders = [str(folder / folder.name.replace("-", "_")) for folder in tmp_path.iterdir()]
     ours = ["--config-file", str(OUR_RULES), "--cache-dir", str(OUR_RULES.parent / ".mypy_cache")]
     done = subprocess.run(
@@ -251,16 +252,17 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> PluginEnvironment:
     """An environment with a new plugin of each kind, written and installed by command."""
     environment = PluginEnvironment.create(tmp_path_factory.mktemp("new-plugins"))
     folder = environment.folder.parent
-    for kind in KINDS:
-        assert main(["new-plugin", kind, f"my-{kind}", "--output", str(folder / f"my-{kind}")]) == 0
-    environment.expect(f"pip install {' '.join(f'-e my-{kind}' for kind in KINDS)}", folder)
+    for kind, package in PACKAGES.items():
+        assert main(["new-plugin", kind, package, "--output", str(folder / package)]) == 0
+    installs = " ".join(f"-e {package}" for package in PACKAGES.values())
+    environment.expect(f"pip install {installs}", folder)
     return environment
 
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("new plugins")  # one environment for both
 def test_their_tests_pass_at_once(environment: PluginEnvironment) -> None:
-    folders = " ".join(f"my-{kind}" for kind in KINDS)
+    folders = " ".join(PACKAGES.values())
     printed = environment.expect(f"pytest {folders}", environment.folder.parent)
     assert re.search(r"\d+ passed", printed)
     assert "warning" not in printed
@@ -273,8 +275,8 @@ def test_their_configs_run(environment: PluginEnvironment) -> None:
     folder = environment.folder.parent
     few = "--trainer.max_steps 4 --trainer.val_check_interval 2 --trainer.log_every_n_steps 1"
     commands = ["tokenizer --corpus python-english --vocab_size 2000 --output vocabulary"]
-    trained = [kind for kind in KINDS if kind not in USES]
-    commands += [f"fit --config my-{kind}/configs/my-{kind}.yaml {few}" for kind in trained]
+    trained = {kind: package for kind, package in PACKAGES.items() if kind not in USES}
+    commands += [f"fit --config {each}/configs/{each}.yaml {few}" for each in trained.values()]
     commands += ["my_command commands.py", "export runs/my-hooks exported --format my_exporter"]
     (folder / "commands.py").write_text(
         "from bertlab.cli.main import main\n"
@@ -283,8 +285,8 @@ def test_their_configs_run(environment: PluginEnvironment) -> None:
     )
     environment.expect("python commands.py", folder)
     assert (folder / "exported/weights.npz").is_file()
-    for kind in trained:
-        (metrics,) = (folder / "runs").glob(f"*my-{kind}/csv/**/metrics.csv")
+    for kind, package in trained.items():
+        (metrics,) = (folder / "runs").glob(f"*{package}/csv/**/metrics.csv")
         logged = metrics.read_text().split("\n")[0]
         shown = {
             "hooks": "gradient_norm",

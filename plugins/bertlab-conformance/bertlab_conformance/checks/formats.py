@@ -1,10 +1,11 @@
 """Checks of named formats: what they declare, and that a submission is whole or absent."""
 
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
 
 from bertlab.api import DataError, NamedFormat
+from bertlab.extend import entry_points_of, listed
 from bertlab_conformance.cases import Case
 from bertlab_conformance.check import ConformanceFailure, NotApplicable, check
 
@@ -56,6 +57,30 @@ def says_what_files_are(case: Case) -> None:
             "raise bertlab.DataError, which names the file",
         ) from error
     raise ConformanceFailure("read('no/such/file') finds rows", "raise bertlab.DataError")
+
+
+@check("format")
+def endings_can_be_found(case: Case) -> None:
+    """The endings that its package claims are those of names, and name formats."""
+    package = case.plugin.__module__.partition(".")[0]
+    entries = entry_points_of("bertlab.endings")
+    claims = [each for each in entries if each.value.partition(":")[0].split(".")[0] == package]
+    if not claims:
+        raise NotApplicable(f"no entry point of bertlab.endings names a class of {package}")
+    formats = {each.target for each in listed("format")}
+    for each in claims:
+        # caught: "xlsx", ".XLSX", ".tar.xlsx", of which a name's ending is .xlsx
+        if PurePath(f"name{each.name}".lower()).suffix != each.name:
+            raise ConformanceFailure(
+                f"bertlab.endings: {each.name!r} is no ending of a name",
+                'write it in lower case, with its dot: ".xlsx"',
+            )
+        if each.value not in formats:
+            raise ConformanceFailure(
+                f"bertlab.endings: {each.name} = {each.value}, which is no entry point of "
+                "bertlab.formats",
+                "name the class of a format as its entry point does",
+            )
 
 
 @check("format", after=_MADE)

@@ -24,14 +24,15 @@ def takes_predictions(case: MetricCase) -> None:
     """``update`` takes ``preds`` and ``target``, and ``compute`` gives one finite number."""
     metric: Metric = case.new()
     try:
-        for preds, target in case.samples:
-            metric.update(preds, target)
+        for preds, target, *extras in case.samples:
+            metric.update(preds, target, *extras)
     except Exception as error:
         raise ConformanceFailure(
             f"update() of {tuple(preds.shape)} {preds.dtype} predictions raises "
             f"{type(error).__name__}: {error}",
             "give the kit batches of what the metric is for: "
-            "rows=[{'preds': …, 'target': …}, …]; the default is class ids 0 to 2",
+            "rows=[{'preds': …, 'target': …}, …], with what else update() takes; the default is "
+            "class ids 0 to 2",
         ) from error
     value = metric.compute()
     if not torch.is_tensor(value) or value.numel() != 1 or not torch.isfinite(value).all():
@@ -41,9 +42,8 @@ def takes_predictions(case: MetricCase) -> None:
 @check("metric", after=("takes_predictions", "begins_anew"))
 def adds_up(case: MetricCase) -> None:
     """Batches one by one give what all predictions at once give."""
-    preds = torch.cat([preds for preds, _ in case.samples])
-    target = torch.cat([target for _, target in case.samples])
-    whole = metric_values({_NAME: case.new()}, [(preds, target)])
+    together = tuple(map(torch.cat, zip(*case.samples, strict=True)))
+    whole = metric_values({_NAME: case.new()}, [together])
     # caught: batches of 7, 1 and 12 predictions whose three means are averaged
     parts = metric_values({_NAME: case.new()}, case.samples)
     found = difference(whole, parts)
@@ -81,8 +81,8 @@ def several_devices_agree(case: MetricCase) -> None:
     """The states of two processes, reduced as declared, give what one process gives."""
     one, other = case.new(), case.new()
     one.update(*case.samples[0])
-    for preds, target in case.samples[1:]:
-        other.update(preds, target)
+    for sample in case.samples[1:]:
+        other.update(*sample)
     # what torchmetrics does when it gathers: lists are joined, tensors stacked and reduced
     for name, reduction in one._reductions.items():
         states = [getattr(each, name) for each in (one, other)]
@@ -132,9 +132,9 @@ def pickles(case: MetricCase) -> None:
 @check("metric", after=("takes_predictions",))
 def leaves_its_input_alone(case: MetricCase) -> None:
     """``update`` changes neither ``preds`` nor ``target``, which other metrics read."""
-    preds, target = (each.clone() for each in case.samples[0])
-    case.new().update(preds, target)
-    if not (torch.equal(preds, case.samples[0][0]) and torch.equal(target, case.samples[0][1])):
+    given = [each.clone() for each in case.samples[0]]
+    case.new().update(*given)
+    if not all(map(torch.equal, given, case.samples[0])):
         raise ConformanceFailure("update() changes its input", "work on a copy")
 
 

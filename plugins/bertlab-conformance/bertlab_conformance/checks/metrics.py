@@ -203,9 +203,9 @@ def monitor_exists(case: HeadCase) -> None:
 
 
 def metric_values(
-    metrics: Mapping[str, Metric], batches: Iterable[TaskLoss | tuple[Tensor, Tensor]]
+    metrics: Mapping[str, Metric], batches: Iterable[TaskLoss | tuple[Tensor, ...]]
 ) -> dict[str, float]:
-    """Return what metrics compute after some batches: losses, or predictions and targets."""
+    """Return what metrics compute after some batches: losses, or what ``update`` takes."""
     for batch in batches:
         for metric in metrics.values():
             batch.update(metric) if isinstance(batch, TaskLoss) else metric.update(*batch)

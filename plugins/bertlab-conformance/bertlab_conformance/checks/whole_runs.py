@@ -30,7 +30,7 @@ _ENDS = ("bertlab_run_ended", "bertlab_study_ended")
 _KINDS = (
     "encoder",
     *TASK_KINDS,
-    *("adapter", "masking_unit", "input_format", "metric"),
+    *("adapter", "masking_unit", "input_format", "transform", "metric"),
     "optimizer",
     "schedule",
     "tokenizer",
@@ -200,7 +200,7 @@ def is_a_score_of_the_run(case: MetricCase) -> None:
 def _need_ids(case: MetricCase) -> None:
     if case.plugin_tasks and not {"mlm", METRIC_HEAD} & {*case.plugin_tasks}:
         raise NotApplicable(f"it is for {', '.join(case.plugin_tasks)}")
-    if any(each.is_floating_point() or each.dim() > 1 for pair in case.samples for each in pair):
+    if any(each.is_floating_point() or each.dim() > 1 for row in case.samples for each in row[:2]):
         raise NotApplicable(f"the given rows are no ids of classes, as {METRIC_HEAD} has")
 
 
