@@ -31,7 +31,7 @@ SECTION = "bertlab"
 # of data what is read, and how; not where
 _READING = (
     *("columns", "delimiter", "quote", "header", "empty", "doubtful", "bad_rows"),
-    *("label_separator", "label_names", "cluster", "batch_size"),
+    *("format", "label_separator", "label_names", "cluster", "batch_size"),
 )
 _LONGEST = 512  # tokens that are read of a folder's model, as bertlab predict does
 _MOST_POSITIONS = 2**20

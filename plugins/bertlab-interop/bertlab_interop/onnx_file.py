@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +29,9 @@ from bertlab_interop.contract import Exporter, ExportReport, ModelAddress
 from bertlab_interop.exported_model import SECTION, describe_model
 from bertlab_interop.padded import padded_form
 from bertlab_interop.transformers_folder import notes_of, save_tokenizer
+
+if TYPE_CHECKING:
+    from bertlab_interop.onnx_comparison import Comparison
 
 FILE = "model.onnx"
 _PACKAGES = ("onnx", "onnxscript")
@@ -109,14 +112,18 @@ class OnnxExporter(Exporter):
 
     Args:
         quantize: int8 keeps the weights of matrix products in 8 bits, for CPUs; None: float32.
+        validation: labelled rows, by which PyTorch and the file are compared.
 
     Raises:
         CommandError: a package that the exporter needs is not installed.
     """
 
-    def __init__(self, quantize: Literal["int8"] | None = None) -> None:
-        self.quantize = quantize
-        needed = _PACKAGES if quantize is None else (*_PACKAGES, "onnxruntime")
+    def __init__(
+        self, quantize: Literal["int8"] | None = None, validation: str | None = None
+    ) -> None:
+        self.quantize, self.validation = quantize, validation
+        plain = quantize is None and validation is None
+        needed = _PACKAGES if plain else (*_PACKAGES, "onnxruntime")
         missing = [name for name in needed if find_spec(name) is None]
         if missing:
             raise CommandError(
@@ -141,6 +148,10 @@ class OnnxExporter(Exporter):
         with contextlib.suppress(EvaluationError):  # a task that cannot be read is told below
             found, offset = language_model(model.source, encoder, loaded.tokenizer, loaded.tasks)
         tasks = {n: each for n, each in loaded.tasks.items() if each is found or _is_known(each)}
+        if self.validation is not None and not any(isinstance(t, Head) for t in tasks.values()):
+            raise CommandError(
+                f"--validation: {model.source} has no head in an ONNX file to score; leave it out"
+            )
         module = _Outputs(padded, tasks)
         names = ", ".join(output_names(tasks.values()))
         report = ExportReport(names, f"An ONNX model with the outputs {names}")
@@ -163,11 +174,21 @@ class OnnxExporter(Exporter):
         said = {SECTION: describe_model(model, encoder, tasks, left)}
         write_json(folder / "config.json", _config(model, tasks) | said)
         _write_file(module, folder / FILE, output_names(tasks.values()), has_segments)
+        save_tokenizer(loaded.tokenizer, folder, encoder, model.model_max_length, has_segments)
+        compared = None if self.validation is None else _comparison(folder, self.validation)
+        if compared is not None:
+            (head,) = (each for each in tasks.values() if isinstance(each, Head))
+            compared.add_model(encoder, head)
+            compared.add_file("ONNX fp32")
         if self.quantize is not None:
             from bertlab_interop.int8 import to_int8  # noqa: PLC0415  onnxruntime
 
             report.notes.append(to_int8(folder / FILE, model.source))
-        save_tokenizer(loaded.tokenizer, folder, encoder, model.model_max_length, has_segments)
+            if compared is not None:
+                compared.add_file("ONNX int8")
+        if compared is not None:
+            report.comparison = compared.content
+            write_json(folder / "comparison.json", report.comparison)
         return report
 
     def loading_code(self, report: ExportReport, address: ModelAddress) -> list[tuple[str, str]]:
@@ -189,6 +210,12 @@ class OnnxExporter(Exporter):
             "in the order of [each.name for each in model.get_outputs()]",
         ]
         return [("onnxruntime", "\n".join(lines))]
+
+
+def _comparison(folder: Path, validation: str) -> "Comparison":
+    from bertlab_interop.onnx_comparison import Comparison  # noqa: PLC0415  onnxruntime
+
+    return Comparison(folder, validation)
 
 
 def _config(start: Pretrained, tasks: Mapping[str, Task]) -> dict[str, Any]:

@@ -48,10 +48,10 @@ class OnnxCLI(BertlabCLI):
         super().after_instantiate_classes()
         tasks = self.model.named_tasks().values()
         self.sizes = [_size(task) for task in tasks]
-        self.compute_with(self.folder / FILE)
+        use_outputs(self.model, self.computed_by(self.folder / FILE))
 
-    def compute_with(self, file: Path) -> None:
-        """Let a file compute what the tasks read."""
+    def computed_by(self, file: Path) -> Compute:
+        """Return what computes the outputs of the tasks by a file."""
         from bertlab_interop.onnx_session import OnnxFile  # noqa: PLC0415  onnxruntime
 
         tasks, ids = [*self.model.named_tasks().values()], self.tokenizer.vocab_size
@@ -63,7 +63,7 @@ class OnnxCLI(BertlabCLI):
             device = batch.input_ids.device
             return as_states(tasks, batch, [each.to(device) for each in found])
 
-        use_outputs(self.model, compute)
+        return compute
 
 
 def open_export(command: str, request: Request) -> OnnxCLI:
@@ -171,7 +171,12 @@ def as_states(tasks: Iterable[Task], batch: PackedBatch, found: Sequence[Tensor]
             pooled = outputs.squeeze(-1)
         else:
             tokens = _packed(outputs.squeeze(-1), batch)
-    none = found[0].new_zeros(0, 0)
+    return states_of(batch, tokens, pooled)
+
+
+def states_of(batch: PackedBatch, tokens: Tensor | None, pooled: Tensor | None) -> EncoderOutput:
+    """Return ``(T, C)`` outputs of tokens and ``(B, C)`` of sequences in the place of states."""
+    none = torch.zeros(0, 0)
     return EncoderOutput(
         tokens=none if tokens is None else tokens,
         batch=batch,

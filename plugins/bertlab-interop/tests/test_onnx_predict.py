@@ -283,3 +283,49 @@ def test_a_head_that_is_not_in_the_file_is_named(bertlab: Command, mine: Path) -
     code, _, error = bertlab("predict", mine, "--text", "a list")
     assert code == 2
     assert "its feature_tagging has more than one layer; use the model that was exported" in error
+
+
+@pytest.mark.slow
+def test_an_export_compares_speed_and_scores(bertlab: Command, tmp_path: Path) -> None:
+    run, out = tmp_path / "run.ckpt", tmp_path / "out"
+    encoder, head = write_run(run, {"name": "single_sentence"}, POLARITY, **SETTINGS)
+    labelled = [{"text": "a list of " * n, "label": POLARITY.names[n % 3]} for n in range(1, 41)]
+    rows = write_rows(tmp_path / "dev.jsonl", labelled)
+    asked = ("--format", "onnx", "--quantize", "int8", "--validation", rows)
+    code, printed, error = bertlab("export", run, out, *asked, "--json")
+    assert code == 0, error
+    (table,) = json.loads(printed)["tables"]
+    assert table["headings"] == ["form", "MB", "rows a second", "single_sentence/accuracy"]
+    content = json.loads((out / "comparison.json").read_text("utf-8"))
+    assert json.loads(printed)["exports"][0]["comparison"] == content
+    assert (content["rows"], content["file"]) == (40, "dev.jsonl")
+    torch_form, file, small = content["forms"]
+    assert [each["form"] for each in content["forms"]] == [row[0] for row in table["rows"]]
+    assert small["bytes"] == (out / "model.onnx").stat().st_size < file["bytes"]
+    weights = sum(each.numel() for part in (encoder, head) for each in part.parameters())
+    assert torch_form["bytes"] == 4 * weights
+    assert all(each["rows_per_second"] > 0 for each in content["forms"])
+    assert_close(file["results"], torch_form["results"])
+    scored = json.loads(bertlab("validate", run, "--data.validation", rows, "--json")[1])
+    assert_close(torch_form["results"], scored["results"])
+
+
+def test_what_cannot_be_compared_is_one_line(bertlab: Command, tmp_path: Path) -> None:
+    code, _, error = bertlab("export", tmp_path, tmp_path / "out", "--validation", "dev.csv")
+    assert code == 2
+    assert "--validation dev.csv: --format transformers has no such report" in error
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", ["missing.jsonl", "no truth"])
+def test_rows_that_cannot_be_scored_leave_no_export(
+    bertlab: Command, tmp_path: Path, rows: str
+) -> None:
+    run = tmp_path / "run.ckpt"
+    write_run(run, {"name": "single_sentence"}, POLARITY, **SETTINGS)
+    file = tmp_path / rows if rows[:2] == "mi" else write_rows(tmp_path / "rows.jsonl", TEXTS)
+    asked = ("--format", "onnx", "--validation", file)
+    code, _, error = bertlab("export", run, tmp_path / "out", *asked)
+    assert (code, error.count("\n")) == (2, 1), error
+    assert file.name in error
+    assert not (tmp_path / "out").exists()
