@@ -25,6 +25,7 @@ from bertlab.checkpoints.huggingface import TRAINED_MAX_LENGTH as TRAINED_MAX_LE
 from bertlab.checkpoints.huggingface import config_file as config_file
 from bertlab.checkpoints.huggingface import read_huggingface_config as read_huggingface_config
 from bertlab.checkpoints.pretrained import HuggingFaceHead as HuggingFaceHead
+from bertlab.checkpoints.pretrained import head_settings as head_settings
 from bertlab.checkpoints.pretrained import known_tokenizer as known_tokenizer
 from bertlab.checkpoints.pretrained import one_head as one_head
 from bertlab.checkpoints.pretrained_model import model_of as model_of
@@ -52,6 +53,7 @@ from bertlab.checkpoints.run_directory import machine_facts as machine_facts
 from bertlab.checkpoints.run_directory import manifest as manifest
 from bertlab.checkpoints.tensor_files import load_matching as load_matching
 from bertlab.checkpoints.tensor_files import load_torch_file as load_torch_file
+from bertlab.checkpoints.training_state import refusing_config as refusing_config
 from bertlab.cli.data import make_parser as make_parser
 from bertlab.cli.data import name_corpus as name_corpus
 from bertlab.cli.fit_help import COMMON as COMMON
@@ -327,6 +329,7 @@ from bertlab.training.record import hashes_of as hashes_of
 from bertlab.training.record import read_manifest as read_manifest
 from bertlab.training.record import sessions_of as sessions_of
 from bertlab.training.results import Results as Results
+from bertlab.training.results import held_out_results as held_out_results
 from bertlab.training.results import is_share as is_share
 from bertlab.training.results import read_curves as read_curves
 from bertlab.training.results import read_results as read_results

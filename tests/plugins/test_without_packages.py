@@ -37,7 +37,7 @@ def test_it_reads_and_writes_what_its_heads_need(tmp_path):
     rows = write(tmp_path / "a.jsonl", json.dumps(expected[0]))
     assert values(rows) == expected
     open_sink(str(tmp_path / "b.jsonl"), "auto", None).discard()
-    with pytest.raises(PluginError, match=rf"no format is called 'conll' .*{INSTALL}"):
+    with pytest.raises(DataError, match=rf"the ending '\.conll' does not tell .*{INSTALL}"):
         values(write(tmp_path / "a.conll", "EU NNP B-ORG\n"), TAGS)
 
 

@@ -4,7 +4,7 @@ import json
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from bertlab import Pretrained
 
@@ -44,6 +44,7 @@ class ExportReport:
         pipeline: the hub's name of the task; None if ``architecture`` says it, or nothing does.
         output: the folder; ``bertlab export`` fills it in, as it does ``form``.
         form: the exporter's name.
+        comparison: size, speed and scores of the forms of the model, where they were measured.
     """
 
     architecture: str
@@ -52,6 +53,7 @@ class ExportReport:
     pipeline: str | None = None
     output: Path = Path()
     form: str = ""
+    comparison: dict[str, Any] = field(default_factory=dict)
 
 
 class Exporter(ABC):

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any, Literal
 from jsonargparse import ArgumentParser, Namespace
 
 from bertlab import CommandError
-from bertlab.extend import add_to_json, load_class, parse_arguments, say, split_arguments, working
+from bertlab.extend import (
+    add_to_json,
+    load_class,
+    parse_arguments,
+    print_table,
+    say,
+    split_arguments,
+    working,
+)
 
 if TYPE_CHECKING:
     from bertlab_interop.contract import ExportReport
@@ -28,6 +36,8 @@ class _Options:
         format: transformers; onnx: one file with the heads; sentence-transformers: vectors that
             are means over tokens; or that of a plugin, whose settings are options --settings.KEY
         quantize: int8, with --format onnx: a file of about a quarter of the size, for CPUs
+        validation: with --format onnx, a file of labelled rows: size, rows a second and scores of
+            PyTorch and of the file are printed, and written to comparison.json
         head: the head to export, of a run with several (model.heads)
         push: upload the folder to this repository of the Hugging Face hub, USER/NAME, made if need
             be; each of words_checkpoints to a branch of its own
@@ -38,6 +48,7 @@ class _Options:
     overwrite: bool = False
     format: str = "transformers"
     quantize: Literal["int8"] | None = None
+    validation: str | None = None
     head: str | None = None
     push: str | None = None
     private: bool = False
@@ -56,6 +67,8 @@ def main(command: str, argv: list[str]) -> int:
             notes = [f"note: {each}" for each in report.notes]
             add_to_json(exports=[report])
             say("\n".join([f"{report.output}: {report.architecture}", *notes]))
+            if report.comparison:
+                print_table(*comparison_table(report.comparison), figures=3)
             if push is not None:
                 branch = report.output.name if given.words_checkpoints else None
                 say(f"pushed: {push(report.output, branch)}")
@@ -77,19 +90,39 @@ def _exports(given: Namespace) -> "Iterator[ExportReport]":
         yield write_model(given.source, output, given.overwrite, *arguments)
 
 
+def comparison_table(
+    found: dict[str, Any],
+) -> tuple[str, list[tuple[str, ...]], tuple[str, ...]]:
+    """Return title, rows and headings of a comparison, as people read it."""
+    rows: list[tuple[str, ...]] = [
+        (
+            each["form"],
+            f"{each['bytes'] / 1e6:.1f}",
+            f"{each['rows_per_second']:.1f}",
+            f"{each['results'][found['score']]:.4f}",
+        )
+        for each in found["forms"]
+    ]
+    title = f"{found['rows']:,} rows of {found['file']}, {found['threads']} threads"
+    return title, rows, ("form", "MB", "rows a second", found["score"])
+
+
 def _settings(given: Namespace) -> dict[str, Any]:
-    """Return the exporter's settings, ``--quantize`` among them."""
+    """Return the exporter's settings, ``--quantize`` and ``--validation`` among them."""
     from bertlab_interop.contract import Exporter  # noqa: PLC0415  torch, not for --help
 
-    settings = given.as_dict().get(_SETTINGS) or {}
-    if given.quantize is None:
-        return settings
-    if "quantize" not in signature(load_class("exporter", given.format, Exporter)).parameters:
-        raise CommandError(
-            f"--quantize {given.quantize}: --format {given.format} has no such form; expected "
-            "--format onnx"
-        )
-    return {**settings, "quantize": given.quantize}
+    settings = dict(given.as_dict().get(_SETTINGS) or {})
+    for key, what in (("quantize", "form"), ("validation", "report")):
+        value = given[key]
+        if value is None:
+            continue
+        if key not in signature(load_class("exporter", given.format, Exporter)).parameters:
+            raise CommandError(
+                f"--{key} {value}: --format {given.format} has no such {what}; expected "
+                "--format onnx"
+            )
+        settings[key] = value
+    return settings
 
 
 def _add_settings(parser: ArgumentParser, argv: Sequence[str]) -> None:

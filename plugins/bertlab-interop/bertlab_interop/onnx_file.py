@@ -7,11 +7,11 @@ of ``transformers``' classes. The exporter is torch's own.
 import contextlib
 import logging
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -26,8 +26,12 @@ from bertlab import (
 from bertlab.api import Head, Task
 from bertlab.extend import model_of, write_json
 from bertlab_interop.contract import Exporter, ExportReport, ModelAddress
+from bertlab_interop.exported_model import SECTION, describe_model
 from bertlab_interop.padded import padded_form
 from bertlab_interop.transformers_folder import notes_of, save_tokenizer
+
+if TYPE_CHECKING:
+    from bertlab_interop.onnx_comparison import Comparison
 
 FILE = "model.onnx"
 _PACKAGES = ("onnx", "onnxscript")
@@ -48,20 +52,6 @@ class _Outputs(nn.Module):
         self.encoder = encoder
         self.tasks = nn.ModuleDict(tasks)
 
-    @property
-    def names(self) -> list[str]:
-        names = [name for task in self.tasks.values() for name in _output_names(task)]
-        if not names:
-            return ["last_hidden_state"]
-        if names == ["logits", "logits"]:  # as BertForPreTraining
-            names = [
-                "prediction_logits"
-                if hasattr(task, "log_probabilities")
-                else "seq_relationship_logits"
-                for task in self.tasks.values()
-            ]
-        return names
-
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
     ) -> tuple[Tensor, ...]:
@@ -70,19 +60,41 @@ class _Outputs(nn.Module):
         return tuple(found) or (states,)
 
 
+def output_names(tasks: Iterable[Task]) -> list[str]:
+    """Return how the outputs of tasks are called, in their order; states where there is none."""
+    given = list(tasks)
+    if not given:
+        return ["last_hidden_state"]
+    if len(given) == 2:  # as BertForPreTraining
+        return [
+            "prediction_logits" if hasattr(task, "log_probabilities") else "seq_relationship_logits"
+            for task in given
+        ]
+    (task,) = given
+    is_span = isinstance(task, Head) and task.huggingface == "BertForQuestionAnswering"
+    return ["start_logits", "end_logits"] if is_span else ["logits"]
+
+
+def layer_of(task: Task) -> str:
+    """Return the name of a task's one layer: of a head, or of the order of sentences."""
+    name = task.huggingface if isinstance(task, Head) else None
+    return "classifier" if name is None else _SINGLE_LAYERS[name]
+
+
+def reads_pooled(task: Task) -> bool:
+    """Whether a task's layer reads the pooled output, and not the states of tokens."""
+    is_order = isinstance(task, NextSentencePrediction)
+    return is_order or (isinstance(task, Head) and task.huggingface in _POOLED)
+
+
 def _is_known(task: Task) -> bool:
     if isinstance(task, NextSentencePrediction):
         return True
     if not isinstance(task, Head) or task.huggingface not in _SINGLE_LAYERS:
         return False
-    layer = _SINGLE_LAYERS[task.huggingface]
+    layer = layer_of(task)
     # a subclass may have a layer more
     return {name for name, _ in task.named_parameters()} == {f"{layer}.weight", f"{layer}.bias"}
-
-
-def _output_names(task: Any) -> list[str]:  # noqa: ANN401
-    is_span = isinstance(task, Head) and task.huggingface == "BertForQuestionAnswering"
-    return ["start_logits", "end_logits"] if is_span else ["logits"]
 
 
 def _logits(task: Any, states: Tensor, pooled: Tensor) -> list[Tensor]:  # noqa: ANN401
@@ -90,12 +102,9 @@ def _logits(task: Any, states: Tensor, pooled: Tensor) -> list[Tensor]:  # noqa:
     if hasattr(task, "log_probabilities"):
         # (B, S, H) -> (B * S, V) -> (B, S, V)
         return [task.logits(states.flatten(0, 1)).view(*states.shape[:2], -1)]
-    if isinstance(task, NextSentencePrediction):
-        return [task.classifier(pooled)]
-    layer = getattr(task, _SINGLE_LAYERS[task.huggingface])
-    logits = layer(pooled if task.huggingface in _POOLED else states)
-    is_span = task.huggingface == "BertForQuestionAnswering"
-    return list(logits.unbind(-1)) if is_span else [logits]  # (B, S, 2) -> (B, S) twice
+    logits = getattr(task, layer_of(task))(pooled if reads_pooled(task) else states)
+    # (B, S, 2) of a span -> (B, S) twice
+    return list(logits.unbind(-1)) if len(output_names([task])) == 2 else [logits]
 
 
 class OnnxExporter(Exporter):
@@ -103,14 +112,18 @@ class OnnxExporter(Exporter):
 
     Args:
         quantize: int8 keeps the weights of matrix products in 8 bits, for CPUs; None: float32.
+        validation: labelled rows, by which PyTorch and the file are compared.
 
     Raises:
         CommandError: a package that the exporter needs is not installed.
     """
 
-    def __init__(self, quantize: Literal["int8"] | None = None) -> None:
-        self.quantize = quantize
-        needed = _PACKAGES if quantize is None else (*_PACKAGES, "onnxruntime")
+    def __init__(
+        self, quantize: Literal["int8"] | None = None, validation: str | None = None
+    ) -> None:
+        self.quantize, self.validation = quantize, validation
+        plain = quantize is None and validation is None
+        needed = _PACKAGES if plain else (*_PACKAGES, "onnxruntime")
         missing = [name for name in needed if find_spec(name) is None]
         if missing:
             raise CommandError(
@@ -135,8 +148,12 @@ class OnnxExporter(Exporter):
         with contextlib.suppress(EvaluationError):  # a task that cannot be read is told below
             found, offset = language_model(model.source, encoder, loaded.tokenizer, loaded.tasks)
         tasks = {n: each for n, each in loaded.tasks.items() if each is found or _is_known(each)}
+        if self.validation is not None and not any(isinstance(t, Head) for t in tasks.values()):
+            raise CommandError(
+                f"--validation: {model.source} has no head in an ONNX file to score; leave it out"
+            )
         module = _Outputs(padded, tasks)
-        names = ", ".join(module.names)
+        names = ", ".join(output_names(tasks.values()))
         report = ExportReport(names, f"An ONNX model with the outputs {names}")
         report.notes += notes_of(model) if tasks else []
         if offset:
@@ -147,19 +164,31 @@ class OnnxExporter(Exporter):
             if name not in tasks
         ]
         report.notes += [
-            f"left behind, as ONNX has no place for it: {name} {value.item():g}"
+            f"in config.json, as ONNX has no place for it: {name} {value.item():g}"
             for task in tasks.values()
             for name, value in task.named_buffers()
             if value.dim() == 0
         ]
         has_segments = getattr(encoder, "type_vocab_size", 1) > 1
-        write_json(folder / "config.json", _config(model, tasks))
-        _write_file(module, folder / FILE, has_segments)
+        left = [name for name in loaded.tasks if name not in tasks]
+        said = {SECTION: describe_model(model, encoder, tasks, left)}
+        write_json(folder / "config.json", _config(model, tasks) | said)
+        _write_file(module, folder / FILE, output_names(tasks.values()), has_segments)
+        save_tokenizer(loaded.tokenizer, folder, encoder, model.model_max_length, has_segments)
+        compared = None if self.validation is None else _comparison(folder, self.validation)
+        if compared is not None:
+            (head,) = (each for each in tasks.values() if isinstance(each, Head))
+            compared.add_model(encoder, head)
+            compared.add_file("ONNX fp32")
         if self.quantize is not None:
             from bertlab_interop.int8 import to_int8  # noqa: PLC0415  onnxruntime
 
             report.notes.append(to_int8(folder / FILE, model.source))
-        save_tokenizer(loaded.tokenizer, folder, encoder, model.model_max_length, has_segments)
+            if compared is not None:
+                compared.add_file("ONNX int8")
+        if compared is not None:
+            report.comparison = compared.content
+            write_json(folder / "comparison.json", report.comparison)
         return report
 
     def loading_code(self, report: ExportReport, address: ModelAddress) -> list[tuple[str, str]]:
@@ -183,6 +212,12 @@ class OnnxExporter(Exporter):
         return [("onnxruntime", "\n".join(lines))]
 
 
+def _comparison(folder: Path, validation: str) -> "Comparison":
+    from bertlab_interop.onnx_comparison import Comparison  # noqa: PLC0415  onnxruntime
+
+    return Comparison(folder, validation)
+
+
 def _config(start: Pretrained, tasks: Mapping[str, Task]) -> dict[str, Any]:
     """Return what a user of the file has to know besides: classes by number, lengths."""
     content: dict[str, Any] = {
@@ -197,7 +232,7 @@ def _config(start: Pretrained, tasks: Mapping[str, Task]) -> dict[str, Any]:
     return content
 
 
-def _write_file(module: _Outputs, path: Path, has_segments: bool) -> None:
+def _write_file(module: _Outputs, path: Path, outputs: list[str], has_segments: bool) -> None:
     names = ["input_ids", "attention_mask", "token_type_ids"][: 3 if has_segments else 2]
     # two sequences of three tokens; sizes of 0 and 1 would be taken for constants
     example = {name: torch.ones(2, 3, dtype=torch.int64) for name in names}
@@ -209,7 +244,7 @@ def _write_file(module: _Outputs, path: Path, has_segments: bool) -> None:
             (),
             kwargs=example,
             input_names=names,
-            output_names=module.names,
+            output_names=outputs,
             dynamic_shapes=dict.fromkeys(names, sizes),
             dynamo=True,
             verbose=False,

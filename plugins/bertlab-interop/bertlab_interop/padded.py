@@ -89,5 +89,5 @@ def padded_summary(hidden: Tensor, mask: Tensor, causal: bool) -> Tensor:
     """Return the ``(B, H)`` states that the pooler reads: of the first token, or of the last."""
     if not causal:
         return hidden[:, 0]
-    last = (mask.sum(1) - 1)[:, None, None]  # (B, 1, 1)
-    return hidden.take_along_dim(last, 1).squeeze(1)
+    # not take_along_dim: torch.export takes the example's B and S for constants there
+    return hidden[torch.arange(hidden.shape[0], device=hidden.device), mask.sum(1) - 1]

@@ -61,13 +61,14 @@ HEADS = [
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("encoder_name", "head_config", "labels"),
-    [*(("bert", *head) for head in HEADS), ("modern", *HEADS[0])],
-    ids=["single-bert", "tagging-bert", "span-bert", "single-modern"],
+    [*(("bert", *head) for head in HEADS), ("modern", *HEADS[0]), ("causal", *HEADS[0])],
+    ids=["single-bert", "tagging-bert", "span-bert", "single-modern", "single-causal"],
 )
 def test_heads_have_equal_logits(
     tmp_path: Path, encoder_name: str, head_config: dict[str, Any], labels: Labels | None
 ) -> None:
-    sizes = {} if encoder_name == "bert" else {"local_window": 8}
+    sizes = {"bert": {}, "modern": {"local_window": 8}, "causal": {"causal": True}}[encoder_name]
+    encoder_name = "bert" if encoder_name == "causal" else encoder_name
     run = tmp_path / "run.ckpt"
     encoder, head = write_run(run, head_config, labels, encoder_name, **sizes)
     report = export_model(str(run), tmp_path / "out", form="onnx")
