@@ -5,7 +5,7 @@ import inspect
 from importlib.metadata import EntryPoint
 from typing import Any
 
-from bertlab import CommandError, nearest
+from bertlab import BertlabError, CommandError, nearest
 from bertlab.api import CONTRACT, PluginError
 from bertlab.extend import (
     COMMANDS,
@@ -221,7 +221,14 @@ def _show_hooks(entry: EntryPoint) -> None:
     """Print which hooks a module has, what each does, and the keys that it adds to ``fit``."""
     from lightning.pytorch.cli import LightningArgumentParser  # noqa: PLC0415  torch
 
-    module: Any = load_module(entry)
+    try:
+        module: Any = load_module(entry)
+    except BertlabError:
+        raise
+    except Exception as error:
+        of = " ".join(entry_package(entry))
+        told = f"{type(error).__name__}: {error}"
+        raise PluginError(f"{entry.value} (hooks of {of}) cannot be imported: {told}") from error
     say(f"{entry.name}: hooks of {' '.join(entry_package(entry))}")
     say(f"  {entry.value}; not called with --without_hooks {package_name(entry)}\n")
     say("".join(f"  {line}\n" for line in (inspect.getdoc(module) or "").splitlines()))

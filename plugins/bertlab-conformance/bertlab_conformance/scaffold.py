@@ -41,7 +41,6 @@ ARTICLES = {
     "adapter": "An adapter",
     "source": "A data source",
     "masking_unit": "A masking unit",
-    "input_format": "An input format",
     "transform": "A transform of rows",
     "metric": "A metric",
     "evaluation": "An evaluation",
