@@ -9,6 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "SECURITY.md").read_text("utf-8")
 CANARIES = "tests/reliability/test_canaries.py"
+ONNX = "plugins/bertlab-interop/tests/test_onnx_predict.py"
 LINKS = "tests/reliability/test_links.py"
 UNTRUSTED = "tests/training/test_untrusted.py"
 
@@ -53,6 +54,10 @@ PROMISES = {
         f"{CANARIES}::test_labelled_rows",
         f"{CANARIES}::test_a_saved_data_set",
     ],
+    "ONNX exports are data.": [
+        f"{ONNX}::test_a_changed_folder_is_one_line",
+        f"{ONNX}::test_what_the_export_brings_is_a_closed_list",
+    ],
     "Stores and texts are what they say.": [
         "tests/data/corpus/test_store_content.py::test_a_bit_that_is_another",
         "tests/data/corpus/test_store_content.py::test_a_manifest_that_says_something_else",
@@ -96,9 +101,10 @@ ROWS = {
     "`plan.json`, `analysis.json`, attempts and runs of a study": [
         f"{CANARIES}::test_the_directory_of_a_study",
     ],
-    "a Hugging Face folder or name, a tokenizer's folder": [
+    "a Hugging Face folder or name, a tokenizer's folder, an ONNX export": [
         f"{CANARIES}::test_a_huggingface_folder",
         f"{CANARIES}::test_a_tokenizer",
+        f"{ONNX}::test_what_the_export_brings_is_a_closed_list",
     ],
     "a token store, also a cached one, a corpus, labelled rows": [
         f"{CANARIES}::test_a_token_store",
