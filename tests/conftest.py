@@ -220,7 +220,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Whole runs of the kit are slow, but for one objective and one head.
     """
     for item in items:
-        whole_run = item.name.endswith("[works_in_a_run]")
+        # -m alone asks: their order would set up fixtures of a module twice
+        whole_run = item.name.endswith("[works_in_a_run]") and bool(item.config.option.markexpr)
         whole_run &= not item.name.startswith(("test_mlm[", "test_single_sentence["))
         if whole_run or item.get_closest_marker("nightly"):
             item.add_marker("slow")
