@@ -93,8 +93,9 @@ def open_export(command: str, request: Request) -> OnnxCLI:
         raise CheckpointError(
             f"{folder}: {what}; expected the folder that bertlab export --format onnx wrote"
         )
-    keys = [key for key, _, _ in split_arguments(request.argv)]
-    start = read_exported(folder, request.head, "--data.text_pair" in keys)
+    given = list(split_arguments(request.argv))
+    pairs = any(key == "--data.text_pair" for key, _, _ in given)
+    start = read_exported(folder, request.head, pairs)
     start = one_head(start, request.one_head)
     assert start.config is not None
     if command != "predict" and not start.config["model"].get("head"):
@@ -102,12 +103,7 @@ def open_export(command: str, request: Request) -> OnnxCLI:
             f"{command}: {folder} has objectives of pre-training, whose loss an ONNX file does not "
             "give; expected predict, or the run that was exported"
         )
-    rest = [
-        token
-        for key, _, tokens in split_arguments(request.argv)
-        if key != "--backend"
-        for token in tokens
-    ]
+    rest = [token for key, _, tokens in given if key != "--backend" for token in tokens]
     again = read_request(rest, start.config, str(start.path), start.path)
     return OnnxCLI(command, again, start, folder)
 

@@ -37,25 +37,27 @@ class Transforms:
 
     Args:
         given: arguments by name.
-        columns: of the head.
     """
 
-    def __init__(self, given: Mapping[str, Any] | None, columns: Sequence[Column] = ()) -> None:
-        self.columns = columns
+    def __init__(self, given: Mapping[str, Any] | None) -> None:
         self._all: dict[str, RowTransform] = {
             name: load_class("transform", name, RowTransform)(**(arguments or {}))
             for name, arguments in (given or {}).items()
         }
 
-    def change(self, row: Example) -> Example:
+    def change(self, row: Example, columns: Sequence[Column]) -> Example:
         """Return a row as it is encoded, or an ``UnreadableRow`` with the reason.
+
+        Args:
+            row: as it was read.
+            columns: of the head.
 
         Raises:
             DataError: a transform takes columns away, or adds some.
         """
         if isinstance(row, UnreadableRow):
             return row
-        truth = {column.name for column in self.columns if column.is_truth}
+        truth = {column.name for column in columns if column.is_truth}
         values = {name: value for name, value in row.values.items() if name not in truth}
         for name, transform in self._all.items():
             found = transform.change(dict(values))
@@ -106,8 +108,7 @@ class TransformedRows(LabelledData):
         """Return the changed rows of a split; those that are left out are counted by reason."""
         read = super().read_split(split, role)
         assert self.head is not None
-        self.transforms.columns = self.head.columns
-        rows = [self.transforms.change(row) for row in read.rows]
+        rows = [self.transforms.change(row, self.head.columns) for row in read.rows]
         skipped = Counter(row.reason for row in rows if isinstance(row, UnreadableRow))
         kept = [row for row in rows if not isinstance(row, UnreadableRow)]
         if not kept:
@@ -118,15 +119,14 @@ class TransformedRows(LabelledData):
     def predict_dataloader(self) -> StepLoader:
         """Return the changed rows; validation rows were changed when they were read."""
         loader = super().predict_dataloader()
-        assert self.head is not None
-        self.transforms.columns = self.head.columns
         if not self._predicts_validation and self.input_rows is not None:
             self.input_rows.source = self._changed(self.input_rows.source)
         return loader
 
     def _changed(self, rows: Iterator[Example]) -> Iterator[Example]:
+        assert self.head is not None
         for row in rows:
-            changed = self.transforms.change(row)
+            changed = self.transforms.change(row, self.head.columns)
             if isinstance(changed, UnreadableRow) and not self.keeps_unreadable:
                 raise DataError(f"{row.where}: {changed.reason}")
             yield changed
@@ -140,8 +140,8 @@ def change_inputs(
     Raises:
         DataError: a transform leaves an input out.
     """
-    transforms = Transforms(given, columns)
-    changed = [transforms.change(each) for each in inputs]
+    transforms = Transforms(given)
+    changed = [transforms.change(each, columns) for each in inputs]
     for each in changed:
         if isinstance(each, UnreadableRow):
             raise DataError(f"{each.where}: {each.reason}")

@@ -24,10 +24,14 @@ FEWER, MORE = (f"text_length: a text of {each} words" for each in ("fewer than 2
 
 
 def test_rows_are_changed_in_order_and_the_truth_stays() -> None:
-    transforms = Transforms(GIVEN, COLUMNS)
-    row = transforms.change(Example({"text": "A FINE Day", "label": "GOOD"}, "a:1", {"id": 3}))
+    transforms = Transforms(GIVEN)
+    row = transforms.change(
+        Example({"text": "A FINE Day", "label": "GOOD"}, "a:1", {"id": 3}), COLUMNS
+    )
     assert row == Example({"text": "a fine day", "label": "GOOD"}, "a:1", {"id": 3})
-    left_out = transforms.change(Example({"text": "Alone", "label": "GOOD"}, "a:2", {"id": 4}))
+    left_out = transforms.change(
+        Example({"text": "Alone", "label": "GOOD"}, "a:2", {"id": 4}), COLUMNS
+    )
     assert left_out == UnreadableRow({}, "a:2", {"id": 4}, reason=FEWER)
 
 
@@ -39,12 +43,12 @@ def test_a_transform_sees_no_truth_and_cannot_write_it() -> None:
             seen.append(set(values))
             return {**values, "label": "MINE"} if values["text"] == "b" else values
 
-    transforms = Transforms({}, COLUMNS)
+    transforms = Transforms({})
     transforms._all = {"spy": Spy()}
-    transforms.change(Example({"text": "a", "label": "GOOD"}, "a:1"))
+    transforms.change(Example({"text": "a", "label": "GOOD"}, "a:1"), COLUMNS)
     assert seen == [{"text"}]
     with pytest.raises(DataError, match=r"a:2: data\.transforms\.spy: found the columns text, lab"):
-        transforms.change(Example({"text": "b", "label": "GOOD"}, "a:2"))
+        transforms.change(Example({"text": "b", "label": "GOOD"}, "a:2"), COLUMNS)
 
 
 def test_lower_case_keeps_the_places_of_characters() -> None:
