@@ -164,11 +164,12 @@ def without_row_scores(
         ):
             continue
         stage = BASE if evaluation is None else evaluation.name
+        heads = list(heads_of(plan.configs[study.baseline, stage]))  # none: a pre-training
         done = [each.directory(folder) for each in _runs(study, plan, stage)]
-        if any(is_done(each) and (each / PREDICTIONS_FILE).is_file() for each in done):
-            head = next(iter(heads_of(plan.configs[study.baseline, stage])))
+        predicted = (is_done(each) and (each / PREDICTIONS_FILE).is_file() for each in done)
+        if heads and any(predicted):
             yield (
-                f"{measure.name}: head {head} gives no scores of rows whose mean is "
+                f"{measure.name}: head {heads[0]} gives no scores of rows whose mean is "
                 f"{measure.metric} (its row_scores); tests are over seeds alone, and say nothing "
                 "of other rows"
             )
