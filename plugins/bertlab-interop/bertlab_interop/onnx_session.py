@@ -13,9 +13,10 @@ from torch import Tensor
 
 from bertlab import CheckpointError
 from bertlab.api import PackedBatch
-from bertlab.extend import DamagedCheckpointError
+from bertlab.extend import DamagedCheckpointError, reading_budget
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+_OVER_LIMIT = "Available memory of"  # onnxruntime's words where its limit is reached
 _LARGEST = 2**31  # bytes that protobuf reads
 _DOMAINS = ("", "ai.onnx", "com.microsoft")  # the last has onnxruntime's own
 
@@ -28,8 +29,8 @@ class OnnxFile:
         outputs: names of the outputs that it has to have.
 
     Raises:
-        CheckpointError: it is none, has other inputs or outputs, names a file elsewhere, or
-            onnxruntime refuses it.
+        CheckpointError: it is none, has other inputs or outputs, names a file elsewhere, takes
+            more memory than reading may, or onnxruntime refuses it.
     """
 
     def __init__(self, path: Path, outputs: Sequence[str]) -> None:
@@ -38,6 +39,8 @@ class OnnxFile:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()
         options.log_severity_level = 4  # what is wrong is raised as well
+        self.largest = limit_memory(sum(each.stat().st_size for each in parts_of(path)))
+        options.add_session_config_entry("session.use_env_allocators", "1")
         try:
             self.session = onnxruntime.InferenceSession(
                 path, options, providers=["CPUExecutionProvider"]
@@ -80,8 +83,35 @@ class OnnxFile:
                 )
 
     def _refused(self, error: Exception) -> CheckpointError:
+        if _OVER_LIMIT in str(error):
+            return CheckpointError(
+                f"{self.path}: takes more than {self.largest >> 20:,} MB of memory; expected less, "
+                "as it has with a smaller --data.batch_size, or BERTLAB_READING_MB in the "
+                "environment that allows more"
+            )
         reason = " ".join(str(error).split())[:300]
         return CheckpointError(f"{self.path}: onnxruntime refuses it ({reason})")
+
+
+def limit_memory(stored: int) -> int:
+    """Let the sessions made from here on take as much memory as a file of so many bytes may.
+
+    Returns:
+        The bytes: weights are among them.
+    """
+    largest = stored + reading_budget(stored)
+    kind, place = onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, onnxruntime.OrtMemType.DEFAULT
+    onnxruntime.create_and_register_allocator(
+        onnxruntime.OrtMemoryInfo("Cpu", kind, 0, place),
+        onnxruntime.OrtArenaCfg({"max_mem": largest}),
+    )
+    return largest
+
+
+def parts_of(path: Path) -> list[Path]:
+    """Return a file, and that of its weights if there is one."""
+    weights = path.with_name(f"{path.name}.data")
+    return [path, weights] if weights.is_file() else [path]
 
 
 def check_file(path: Path) -> None:

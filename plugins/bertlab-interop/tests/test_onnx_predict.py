@@ -1,12 +1,14 @@
 """An ONNX export predicts as the checkpoint does, and a stranger's folder is data."""
 
 import json
+import resource
 import shutil
 from collections.abc import Callable
 from inspect import signature
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -174,6 +176,23 @@ def _loop(model: Any) -> None:
     model.graph.node.append(onnx.helper.make_node("Loop", ["", ""], ["x"], body=inner))
 
 
+def _grown(model: Any) -> None:
+    # 3 billion zeros, of which the largest is added to the logits
+    name = model.graph.output[0].name
+    last = next(node for node in model.graph.node if name in node.output)
+    last.output[list(last.output).index(name)] = "before"
+    size = onnx.numpy_helper.from_array(np.array([3000, 1000, 1000]), "size")
+    model.graph.initializer.append(size)
+    make = onnx.helper.make_node
+    model.graph.node.extend(
+        [
+            make("ConstantOfShape", ["size"], ["zeros"]),
+            make("ReduceMax", ["zeros"], ["zero"], keepdims=0),
+            make("Add", ["before", "zero"], [name]),
+        ]
+    )
+
+
 def _more_labels(content: dict[str, Any]) -> None:
     content["bertlab"]["labels"] = {"names": ["a", "b", "c", "d"], "counts": [1, 1, 1, 1]}
 
@@ -203,6 +222,12 @@ CHANGES: dict[str, tuple[str, Callable[[Path], object], str]] = {
         "model.onnx",
         lambda at: change_file(at, lambda m: setattr(m.graph.node[0], "domain", "evil")),
         "found 'evil.",
+    ),
+    "memory": (
+        "model.onnx",
+        lambda at: change_file(at, _grown),
+        "of memory; expected less, as it has with a smaller --data.batch_size, or "
+        "BERTLAB_READING_MB",
     ),
     "labels": (
         "model.onnx",
@@ -235,8 +260,10 @@ CHANGES: dict[str, tuple[str, Callable[[Path], object], str]] = {
 def test_a_changed_folder_is_one_line(bertlab: Command, mine: Path, name: str) -> None:
     file, change, words = CHANGES[name]
     change(mine)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     code, out, error = bertlab("predict", mine, "--backend", "onnx", "--text", "a list")
     assert (code, out, error.count("\n")) == (2, "", 1), error
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1_000_000  # kB
     assert file in error
     assert words in error
 
