@@ -26,7 +26,8 @@ all variants); `fails` (one variant ends ten deviations lower in a tenth of its 
 are kept. `nested`: each pre-training is fine-tuned five times, and half the variance is of either.
 `two humps N`: half of all runs are N deviations lower, in every variant. `baseline noisy 5`: five
 times the deviation. `2 against 10`, `10 against 2`, …: runs of the baseline, and of the others;
-`, few noisy`: those of which there are few are three times as noisy.
+`, few noisy`: those of which there are few are three times as noisy; `, many noisy`:
+the others are.
 `earlier same`, `half`, `twice`, `of 12` or `100`: the study takes a variance from a record of
 earlier ones with so many degrees of freedom, whose deviation is the same, half or twice its own.
 `fails RATE by N` and `one fails RATE by N`: that share of the runs of all variants, or of the
@@ -456,6 +457,11 @@ UNEQUAL: dict[str, tuple[int, int, int | slice | None]] = {
     "10 against 3": (10, 3, None),
     "10 against 3, few noisy": (10, 3, slice(1, None)),
     "5 against 10": (5, 10, None),
+    "5 against 10, few noisy": (5, 10, 0),
+    "2 against 10, many noisy": (2, 10, slice(1, None)),
+    "10 against 2, many noisy": (10, 2, 0),
+    "3 against 10, many noisy": (3, 10, slice(1, None)),
+    "10 against 3, many noisy": (10, 3, 0),
 }
 NOISES: dict[str, Noise] = {
     "normal": _normal,

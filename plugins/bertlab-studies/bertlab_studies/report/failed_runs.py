@@ -109,8 +109,8 @@ def lower_ends(values: Mapping[str, FloatArray]) -> dict[str, float]:
     """Return the best value of each variant's lower group, of the variants that have one.
 
     1. The deviation within a group is common to all variants: at first from the closest quarter of
-       all pairs of runs of one variant (as Qn of Rousseeuw and Croux 1993), then from the groups,
-       until both agree.
+       all pairs of unequal values of one variant (as Qn of Rousseeuw and Croux 1993), then from the
+       groups, until both agree.
     2. A variant is split where its groups are ``FAR`` apart with a ``GAP`` between them.
     3. An upper group of one run, or of less than ``_LEARNED``, may be luck. It is one if another
        variant is split at the same height, or if the other variants' runs are at its height.
@@ -150,9 +150,10 @@ def lower_ends(values: Mapping[str, FloatArray]) -> dict[str, float]:
 
 def _common_groups(runs: Sequence[_Runs]) -> tuple[float, list[int]]:
     """Return the deviation within groups, and the size of each variant's lower group."""
-    pairs = np.concatenate([pdist(each.values[:, None]) for each in runs])
+    # runs that give one class for every row have one value, which says nothing of the spread
+    pairs = np.concatenate([pdist(np.unique(each.values)[:, None]) for each in runs])
     below, known = [0] * len(runs), sum(len(each) - 1 for each in runs)
-    if known < 1:
+    if known < 1 or not len(pairs):
         return 0.0, below
     largest = max(float(np.abs(each.values).max()) for each in runs)
     few = max(1.0, _FREEDOM / known)

@@ -65,3 +65,10 @@ def test_what_few_seeds_cannot_check_is_named_beside_a_star(variants: int, words
     values[-1] += 0.2
     [line] = said(*values)
     assert words in line
+
+
+@pytest.mark.parametrize(("runs", "named"), [(3, True), (6, False)])
+def test_a_star_of_few_runs_against_many_names_what_it_rests_on(runs: int, named: bool):
+    values = [*normal(2, 10)]
+    lines = said(values[0], values[1][:runs] + 0.2)
+    assert any("3 runs against 10: if the few are far noisier" in line for line in lines) == named

@@ -213,6 +213,22 @@ def test_failed_runs_are_found_whatever_their_share(rate: float, variants: int, 
     assert lost == 0
 
 
+@pytest.mark.parametrize("rate", [0.5, 0.7])
+def test_failed_runs_that_all_have_one_value_are_found(rate: float):
+    """As the share of the commonest class: equal runs say nothing of how far others spread."""
+    rng = np.random.default_rng(12)
+    missed = lost = runs = 0
+    for _ in range(25):
+        fell = rng.random((2, 10)) < rate
+        values = np.where(fell, 0.527, normal(rng, 2, 10))
+        called = failed_runs(study(*values), MEASURE)
+        found = np.array([[seed in called[name] for seed in range(10)] for name in called])
+        missed, lost = missed + (fell & ~found).sum(), lost + (found & ~fell).sum()
+        runs += fell.sum()
+    assert missed <= 0.15 * runs
+    assert lost == 0
+
+
 def test_a_single_good_run_is_one_if_others_are_there():
     good = normal(np.random.default_rng(6), 3, 5)
     fell = np.array([0.70, 0.50, 0.51, 0.49, 0.50])
