@@ -119,6 +119,8 @@ from bertlab.data.corpus.store import map_array as map_array
 from bertlab.data.corpus.store_writer import TokenStoreWriter as TokenStoreWriter
 from bertlab.data.corpus.store_writer import check_free as check_free
 from bertlab.data.examples.columns import Mapped as Mapped
+from bertlab.data.examples.columns import map_columns as map_columns
+from bertlab.data.examples.columns import read_mapping as read_mapping
 from bertlab.data.examples.encoded import EncodedExamples as EncodedExamples
 from bertlab.data.examples.encoded import collate as collate
 from bertlab.data.examples.source import UnreadableRow as UnreadableRow
@@ -144,6 +146,8 @@ from bertlab.data.module import naming_head as naming_head
 from bertlab.data.pretraining import PretrainingData as PretrainingData
 from bertlab.data.rows.files import ending_format as ending_format
 from bertlab.data.rows.files import is_saved as is_saved
+from bertlab.data.rows.files import looks_like_path as looks_like_path
+from bertlab.data.rows.files import no_such_file as no_such_file
 from bertlab.data.rows.files import open_all as open_all
 from bertlab.data.rows.files import open_rows as open_rows
 from bertlab.data.rows.lines import DAMAGED_PACKED as DAMAGED_PACKED

@@ -13,6 +13,7 @@ _PURPOSE = {
     "test": "Score MODEL, a fine-tuned run, checkpoint or Hugging Face model, on test rows.",
     "predict": "Predict on new text or rows with MODEL, a run, checkpoint or Hugging Face model.",
 }
+_ONNX = {"backend": "onnx: compute with onnxruntime, from the folder of an ONNX export"}
 # the keys that most runs give, of text (objectives) or of rows (a head)
 COMMON = {
     "fit": {
@@ -31,12 +32,10 @@ COMMON = {
         "seed_everything": "seed; drawn and recorded if not given",
         "seeds": "repeat with seeds 1 … N; mean and deviation",
         "run_dir": "directory of the run; runs/NAME-OF-THE-CONFIG if not given",
-        "ckpt_path": "a run that goes on; last: this config's",
+        "ckpt_path": "resume this run; last: the run of this config",
     },
-    "validate": {},
-    "test": {
-        "data.test": "a file of rows, or a split of data.source",
-    },
+    "validate": _ONNX,
+    "test": {"data.test": "a file of rows, or a split of data.source", **_ONNX},
     "predict": {
         "text": "a text, perhaps with [MASK]",
         "text_pair": "a second text, where two are read",
@@ -45,6 +44,7 @@ COMMON = {
         "head": "which one predicts, of a run with several (model.heads)",
         "top_k": "classes, answers or fillers of each row",
         "data.columns": "the file's column by the head's: '{text: review}'",
+        **_ONNX,
     },
 }
 

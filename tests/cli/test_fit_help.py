@@ -12,6 +12,7 @@ from bertlab.config.merge import read_request
 from bertlab.config.parse import OTHER_NAMES, OTHER_VALUES
 from bertlab.config.parser import build_parser
 from bertlab.config.yaml_files import keys_of
+from bertlab.plugins.index import package_of
 from tests.conftest import Command
 
 
@@ -22,7 +23,14 @@ def test_every_key_of_the_short_help_exists(command: str) -> None:
         parser = build_parser(command, read_request(["--config", config]))
         known |= {action.dest for action in parser._actions}
     short = {"text": "data.text", "text_pair": "data.text_pair", "input": "data.input"}
+    # a package opens a command with a key of its own, which the parser never sees
+    known |= {"backend"} if package_of("key", "backend") == "bertlab-interop" else set()
     assert {short.get(key, key) for key in COMMON[command]} <= known
+
+
+@pytest.mark.parametrize("command", ["validate", "test", "predict"])
+def test_the_short_help_shows_the_key_of_onnx(command: str, bertlab: Command) -> None:
+    assert "--backend" in bertlab(command, "--help")[1]
 
 
 def test_names_of_other_programs_stand_for_keys_that_exist() -> None:

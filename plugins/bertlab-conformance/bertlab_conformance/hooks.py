@@ -30,11 +30,15 @@ def bertlab_opens(command: str, request: "Request") -> "Opened | None":
     if command == "fit":
         from bertlab_conformance.told_early import check_filled_in  # noqa: PLC0415
 
-        check_filled_in(request)
         check_plugin_names(request)
         if "torch" not in sys.modules:  # else the parser tells the rest as soon
             check_known_keys(request)
+        check_filled_in(request)
         _asked.append(request)
+    if "torch" not in sys.modules:
+        from bertlab_conformance.early_paths import check_places  # noqa: PLC0415
+
+        check_places(command, request)
     return None
 
 

@@ -78,13 +78,15 @@ def check_known_keys(request: Request) -> None:
     parser = ArgumentParser(exit_on_error=False)
     for key, form in types.items():
         parser.add_argument(f"--{key}", type=_type(form), default=None)
-    typed = {key for key, form in types.items() if form != _ANY}
-    parse_config(parser, _without(request.values, set(types) - typed), request.where)
+    apart = {key for key, form in types.items() if form == _ANY}
+    if request.init_from and not request.encoder_named:
+        apart.add("model.encoder")  # its weights say which encoder
+    parse_config(parser, _without(request.values, apart), request.where)
 
 
 def read_record(request: Request) -> dict[str, Form] | None:
     """Return the type of each key as JSON, None where no valid record of these plugins is kept."""
-    if request.checkpoint or request.ckpt_path or (request.init_from and not request.encoder_named):
+    if request.checkpoint or request.ckpt_path:
         return None  # the plugins are named in there
     try:
         record = read_json(_path(request), _LARGEST)

@@ -18,28 +18,13 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from bertlab.api import BertlabError
 from bertlab.extend import free_memory, warn
+from bertlab_guard.errors import CorruptionError
 from bertlab_guard.loss_watch import LOSS_WINDOW, jump_above
 
 _WATCH_SHARE = 0.005  # of the time, for sums
 _LEAP = 10.0  # in learning rates a step
 _SHOWN = 5  # names in a message
-
-
-class CorruptionError(BertlabError):
-    """Weights, moments or a step's gradient are not what they should be: a bit has flipped.
-
-    A step that was computed again from the same weights on the same sequences, twice with the same
-    bits, ended with other bits than the first time; or weights or moments changed between two
-    steps. Memory, processor or their cooling may be at fault. The message names step and tensors.
-    """
-
-    code = "E603"
-    remedy = (
-        "Go on from the last checkpoint, on another machine if it happens again; test this one's "
-        "memory (memtest86+). `--check_every 0` looks no more."
-    )
 
 
 @dataclass(frozen=True)
