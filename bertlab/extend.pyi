@@ -15,6 +15,10 @@ from bertlab.api.huggingface import HuggingFaceForm as HuggingFaceForm
 from bertlab.api.huggingface import check_only as check_only
 from bertlab.api.huggingface import real_number as real_number
 from bertlab.api.huggingface import whole_number as whole_number
+from bertlab.api.measures import Shares as Shares
+from bertlab.api.measures import end_of as end_of
+from bertlab.api.measures import is_among as is_among
+from bertlab.api.measures import is_share as is_share
 from bertlab.api.tokenizer import BoolArray as BoolArray
 from bertlab.api.tokenizer import PairLayout as PairLayout
 from bertlab.api.tokenizer import TokenArray as TokenArray
@@ -179,10 +183,10 @@ from bertlab.data.sampler import pair_labels as pair_labels
 from bertlab.data.sampler import pair_pieces as pair_pieces
 from bertlab.data.sources import RemoteFile as RemoteFile
 from bertlab.data.sources import default_cache_dir as default_cache_dir
-from bertlab.data.sources import is_source as is_source
 from bertlab.data.sources import is_url as is_url
 from bertlab.data.sources import located as located
 from bertlab.data.sources import sha256_of as sha256_of
+from bertlab.data.sources import source_of as source_of
 from bertlab.encoders.attention import add_attention_kernel as add_attention_kernel
 from bertlab.encoders.attention import attend as attend
 from bertlab.encoders.attention import attention_by_padding as attention_by_padding
@@ -253,9 +257,7 @@ from bertlab.model.build import build_tasks as build_tasks
 from bertlab.model.build import check_lengths as check_lengths
 from bertlab.model.build import check_tasks as check_tasks
 from bertlab.model.evaluation import EvaluationSet as EvaluationSet
-from bertlab.model.evaluation import end_of as end_of
 from bertlab.model.evaluation import heads_direction as heads_direction
-from bertlab.model.evaluation import is_among as is_among
 from bertlab.model.evaluation import known_ends as known_ends
 from bertlab.model.evaluation import known_shares as known_shares
 from bertlab.model.losses import Passes as Passes
@@ -334,9 +336,9 @@ from bertlab.training.record import read_manifest as read_manifest
 from bertlab.training.record import sessions_of as sessions_of
 from bertlab.training.results import Results as Results
 from bertlab.training.results import held_out_results as held_out_results
-from bertlab.training.results import is_share as is_share
 from bertlab.training.results import read_curves as read_curves
 from bertlab.training.results import read_results as read_results
+from bertlab.training.results import read_shares as read_shares
 from bertlab.training.results import result_rows as result_rows
 from bertlab.training.results import shown_figure as shown_figure
 from bertlab.training.same_run import check_same_config as check_same_config

@@ -122,7 +122,7 @@ class Task(nn.Module, ABC):
             the best checkpoint of a head, and decides a study.
         better: which end is better of metrics that no torchmetrics metric tells, by name: those of
             :meth:`derived_metrics` and of a head's ``score``.
-        shares: names of its metrics that are from 0 to 1, which studies show in percent; ``f1``
+        shares: names of its metrics that are from 0 to 1, which are shown in percent; ``f1``
             stands for ``f1/PER`` and for the baseline ``majority_f1``, too.
         compares_sequences: the loss compares the sequences of a batch with each other, as
             contrastive losses do. A step is then one batch: one that is divided, among accumulated

@@ -107,7 +107,10 @@ def _explain_unrecognized(found: Match, parser: ArgumentParser) -> str:
 
 
 def _explain_required(found: Match, parser: ArgumentParser) -> str:
-    return f"missing: {', '.join(_spelling(key, parser) for key in found[1].split(', '))}"
+    typed = {each.dest: each.option_strings for each in parser._actions}
+    # as they are typed: --key, or KEY if it goes by its position
+    missing = (str(next(iter(typed.get(key, ())), key.upper())) for key in found[1].split(", "))
+    return f"missing: {', '.join(missing)}"
 
 
 def _explain_value(found: Match, parser: ArgumentParser) -> str:
@@ -157,12 +160,6 @@ def refuse_null(action: Action, where: str = "") -> None:
     hint = getattr(action, "_typehint", None) or action.type
     if hint is not None and not takes_null(hint):
         raise ConfigError(f"{where}{action.dest}: found null, expected {describe(hint)}")
-
-
-def _spelling(key: str, parser: ArgumentParser) -> str:
-    """Return an argument as it is typed: ``--key``, or ``KEY`` if it goes by its position."""
-    spellings = (each.option_strings for each in parser._actions if each.dest == key)
-    return next((str(each[0]) for each in spellings if each), key.upper())
 
 
 def _hint(key: str, parser: ArgumentParser) -> Any:  # noqa: ANN401  a type, or a form of one
@@ -306,11 +303,8 @@ def _word(member: TypeForm) -> str:
 def _classes(member: TypeForm) -> list[type]:
     """Return the classes that a config may name for a type, or for the items of a list."""
     inner: list[TypeForm] = [member, *get_args(member)]
-    return [each for each in inner if isinstance(each, type) and not _is_plain(each)]
-
-
-def _is_plain(kind: type) -> bool:
-    return kind in _WORDS or _origin(kind) is not None or kind.__module__ == "builtins"
+    classes = (each for each in inner if isinstance(each, type) and each not in _WORDS)
+    return [each for each in classes if _origin(each) is None and each.__module__ != "builtins"]
 
 
 def _subclasses(base: type) -> Iterator[type]:

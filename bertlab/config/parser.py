@@ -292,7 +292,7 @@ def _add_data(parser: LightningArgumentParser, request: Request) -> None:
     if location:
         text = f"source of the text: {', '.join(installed('source'))}"
         parser.add_argument("--data.corpus.source", type=str, default=location, help=text)
-        given, source = {"name", "argument"}, class_of_source(location)
+        given, source = {"name", "argument"}, class_of_source(location)[0]
         parser.add_class_arguments(source, "data.corpus", instantiate=False, skip=given)
     words = "tokenizer to train, wordpiece by default"
     _add_plugin(parser, "data.tokenizer_kind", "tokenizer", request.tokenizer, TokenizerKind, words)

@@ -1,7 +1,7 @@
 """Batches to predict on: new rows, read and encoded a few at a time."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -182,7 +182,10 @@ class InputRows(PredictedRows):
         while chunk := self._take_in(self.read_ahead * PREDICT_ROWS):
             start = self.taken_in - len(chunk)
             # without the truth, which may be any word that the model does not know
-            texts = [_without(truth, row) for row in chunk]
+            texts = [
+                replace(row, values={k: v for k, v in row.values.items() if k not in truth})
+                for row in chunk
+            ]
             failed = {n: r.reason for n, r in enumerate(chunk) if isinstance(r, UnreadableRow)}
             encoded = encode_examples(self.head, texts, self.tokenizer, self.max_seq_length, failed)
             for number, reason in failed.items():
@@ -206,10 +209,6 @@ class InputRows(PredictedRows):
         """Return and drop a row that is being predicted."""
         self._encoded.discard(number)
         return super().take(number)
-
-
-def _without(names: Collection[str], row: Example) -> Example:
-    return replace(row, values={k: v for k, v in row.values.items() if k not in names})
 
 
 def _batches(encoded: EncodedExamples) -> Iterator[IntArray]:

@@ -119,7 +119,9 @@ class SequenceSampler(ABC):
         try:
             pieces, fields = self._pieces(epochs, units, max_length)
         except IndexError:
-            self._check_store()  # it may be the store's fault
+            for start in range(0, len(self.store.tokens), _CHECKED):  # it may be the store's fault
+                ids = self.store.tokens[start : start + _CHECKED]
+                self._check_ids(ids, np.arange(start, start + len(ids)))
             raise
         if pieces.units is not None and pieces.parts is not None:
             epochs = epochs[pieces.units]
@@ -154,11 +156,6 @@ class SequenceSampler(ABC):
             indices=np.array(indices, dtype=np.int64),
             fields=fields,
         )
-
-    def _check_store(self) -> None:
-        for start in range(0, len(self.store.tokens), _CHECKED):
-            ids = self.store.tokens[start : start + _CHECKED]
-            self._check_ids(ids, np.arange(start, start + len(ids)))
 
     def _check_ids(self, ids: npt.NDArray[np.integer[Any]], offsets: IntArray) -> None:
         """Raise TokenStoreError for an id outside the vocabulary, read at ``offsets``."""

@@ -135,20 +135,15 @@ def source_of(location: str) -> str | None:
     return next(found, None)
 
 
-def is_source(location: str) -> bool:
-    """Whether a location names an installed source."""
-    return source_of(location) is not None
-
-
-def class_of_source(location: str) -> type[DataSource]:
-    """Import the class of the source that a location names."""
-    return load_class("source", source_of(location) or location.partition(":")[0], DataSource)
+def class_of_source(location: str) -> tuple[type[DataSource], str]:
+    """Import the class of the source that a location names; return its argument, too."""
+    name = source_of(location) or location.partition(":")[0]
+    return load_class("source", name, DataSource), location[len(name) + 1 :]
 
 
 def open_source(location: str, /, **settings: Any) -> DataSource:  # noqa: ANN401  as its class says
     """Return the source that a location names, with settings of its own."""
-    argument = location[len(source_of(location) or location.partition(":")[0]) + 1 :]
-    found = class_of_source(location)
+    found, argument = class_of_source(location)
     try:
         signature(found).bind(location, argument, **settings)
     except TypeError as error:

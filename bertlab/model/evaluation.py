@@ -12,6 +12,7 @@ from torchmetrics import MeanMetric, Metric, MetricCollection
 
 from bertlab.api.batch import EncoderOutput, PackedBatch
 from bertlab.api.examples import Example
+from bertlab.api.measures import end_of
 from bertlab.api.task import Head, Task, TaskLoss
 from bertlab.data.module import EvaluationRows
 from bertlab.errors import ConfigError, PluginError
@@ -147,6 +148,7 @@ class Evaluations(nn.ModuleList):
             for each in sets
         )
         self._tasks = dict(tasks)  # of the module, which has registered them
+        self.declared: dict[str, list[str]] = {}  # shares of what packages log beside the tasks
 
     def names(self, stage: str) -> list[str]:
         """Return the names under which :meth:`compute` gives its results."""
@@ -173,6 +175,14 @@ class Evaluations(nn.ModuleList):
             return None
         sets = [each for each in self.sets() if task in each.tasks]
         return end_of(metric, known_ends(self._tasks[task], sets[0].of_task(task)))
+
+    def shares(self) -> dict[str, list[str]]:
+        """Return which metrics of each task are from 0 to 1."""
+        return self.declared | {
+            name: list(dict.fromkeys(known_shares(self._tasks[name], each.of_task(name))))
+            for each in reversed(self.sets())
+            for name in each.tasks
+        }
 
     def compute(self, stage: str, tunes: bool) -> Evaluated:
         """Return the metrics of all sets, and reset them."""
@@ -219,24 +229,6 @@ def known_shares(task: Task, metrics: Mapping[str, Metric]) -> tuple[str, ...]:
     """Return a task's ``shares``, and the metrics whose class has ``is_share = True``."""
     own = (name for name, metric in metrics.items() if getattr(metric, "is_share", False))
     return (*task.shares, *own)
-
-
-def is_among(metric: str, shares: Sequence[str]) -> bool:
-    """Whether a metric, perhaps of a set or type or a baseline, is one of the shares."""
-    bare = metric.replace("majority_", "").replace("unigram_", "")
-    return end_of(bare, dict.fromkeys(shares, "max")) is not None
-
-
-def end_of(metric: str, ends: Mapping[str, str]) -> str | None:
-    """Return the better end of a metric, whose name may have that of a set or type; else None."""
-    parts = metric.split("/")
-    # "dev/f1/PER": itself, then dev/f1, f1/PER, dev, f1, PER
-    for length in range(len(parts), 0, -1):
-        for start in range(len(parts) - length + 1):
-            name = "/".join(parts[start : start + length])
-            if name in ends:
-                return ends[name]
-    return None
 
 
 def heads_direction(tasks: Mapping[str, Task]) -> str | None:

@@ -97,7 +97,9 @@ def split_by_weight_decay(
         for layer in module.modules()
         for name, parameter in layer.named_parameters(recurse=False)
         # without decay: bias, an LSTM's bias_ih_l0, attention_bias
-        if _is_norm(layer)
+        # RMSNorm, BatchNorm1d and a plugin's ScaleNorm; and classes that are made of LayerNorm
+        if isinstance(layer, nn.LayerNorm)
+        or re.search("Norm(?!al)", type(layer).__name__)
         or name.startswith("bias")
         or name.endswith("_bias")
         or parameter.ndim < 2
@@ -130,13 +132,6 @@ def _said_of_decay(module: nn.Module) -> dict[int, bool]:
                 )
             said |= {id(each): part.decays[name] for each in found}
     return said
-
-
-def _is_norm(layer: nn.Module) -> bool:
-    # RMSNorm, BatchNorm1d and a plugin's ScaleNorm; and classes that are made of LayerNorm
-    return (
-        isinstance(layer, nn.LayerNorm) or re.search("Norm(?!al)", type(layer).__name__) is not None
-    )
 
 
 def build_optimizer(config: OptimizerConfig, module: nn.Module, fused: bool = True) -> Optimizer:

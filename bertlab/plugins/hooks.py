@@ -113,7 +113,8 @@ def bertlab_callbacks(  # type: ignore[empty-body]
     It may have a method ``prepare(trainer, data)``. It is called when Trainer, DataModule
     and module are ready, before the run's directory is made; of a run in stages, for every stage
     before the first one is trained. What would stop the run later is raised here, as a
-    :class:`bertlab.errors.BertlabError`. It returns what ``manifest.json`` is to say, or None.
+    :class:`bertlab.errors.BertlabError`. It returns what ``manifest.json`` is to say, or None;
+    ``shares`` there has the metrics from 0 to 1 that it logs, by task: ``{"blimp": ["accuracy"]}``.
     """
 
 
@@ -391,14 +392,13 @@ def _has(name: str) -> Callable[[Any], bool]:
     return lambda found: not isinstance(found, type) and callable(getattr(found, name, None))
 
 
-def _is_list(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda found: isinstance(found, list | tuple) and all(map(fits, found))
-
-
 # what a hook returns if it is not None, in words and as a test
 RETURNS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "bertlab_fit_arguments": ("FitKeys", lambda found: isinstance(found, FitKeys)),
-    "bertlab_callbacks": ("a list of callbacks", _is_list(_has("on_fit_start"))),
+    "bertlab_callbacks": (
+        "a list of callbacks",
+        lambda found: isinstance(found, list | tuple) and all(map(_has("on_fit_start"), found)),
+    ),
     "bertlab_opens": ("an object with run()", _has("run")),
     "bertlab_step_parts": ("a number from 1", lambda found: type(found) is int and found > 0),
     "bertlab_strategy": ("a strategy", _has("setup_environment")),

@@ -158,7 +158,11 @@ def entry_points_of(group: str) -> EntryPoints:
 @cache
 def listed(kind: Kind) -> tuple[Plugin, ...]:
     """Return all that is installed of a kind, by name, those that cannot be used as well."""
-    found = [_plugin(kind, entry) for entry in entry_points_of(GROUPS[kind])]
+    found = []
+    for entry in entry_points_of(GROUPS[kind]):
+        package, version = entry_package(entry)
+        contract = 1 if entry.dist is None else contract_of(package)
+        found.append(Plugin(kind, entry.name, entry.value, package, version, contract))
     return tuple(
         # False sorts before True: our own class of a name comes first
         sorted(found, key=lambda each: (each.name, each.package not in FIRST_PARTY, each.package))
@@ -346,12 +350,6 @@ def contract_of(package: str) -> int:
     # "v2" -> 2
     numbers = [re.fullmatch(r"v(\d{1,9})", value) for value in stated]
     return max((int(number[1]) for number in numbers if number), default=1)
-
-
-def _plugin(kind: Kind, entry: EntryPoint) -> Plugin:
-    package, version = entry_package(entry)
-    contract = 1 if entry.dist is None else contract_of(package)
-    return Plugin(kind, entry.name, entry.value, package, version, contract)
 
 
 GROUP = "bertlab.names"

@@ -19,6 +19,7 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 from torch.distributed import DistError
 
 from bertlab.api.batch import PackedBatch
+from bertlab.api.measures import is_share
 from bertlab.checkpoints.run_directory import CONFIG_FILE, STAGES_FILE
 from bertlab.config.checkpoint_config import asks_for_more
 from bertlab.errors import LostProcessError, NumericalError, causes, say
@@ -96,7 +97,8 @@ class EvaluationLines(Callback):
         logged = {name: float(value) for name, value in trainer.callback_metrics.items()}
         parts = [f"step {trainer.global_step}"]
         wanted = {"loss", "accuracy"}
-        heads = pl_module.heads if isinstance(pl_module, BertModule) else {}
+        assert isinstance(pl_module, BertModule)
+        heads, shares = pl_module.heads, pl_module.evaluations.shares()
         wanted |= {head.monitor[0] for head in heads.values()}
         if len(heads) > 1:  # the last step was one of them
             wanted.add("mean")
@@ -107,8 +109,9 @@ class EvaluationLines(Callback):
             parts.append(f"train loss {logged['train/loss']:.3f}")
         for name, value in logged.items():
             if name.startswith("val/") and name.rpartition("/")[2] in wanted:
-                shown = shown_figure(name, value)
-                parts.append(f"{name.removeprefix('val/').replace('/', ' ')} {shown}")
+                bare = name.removeprefix("val/")
+                shown = shown_figure(name, value, is_share(bare, shares))
+                parts.append(f"{bare.replace('/', ' ')} {shown}")
         say("  ".join(parts), is_progress=True)
         sys.stdout.flush()
 

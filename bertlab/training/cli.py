@@ -246,12 +246,12 @@ class BertlabCLI(LightningCLI):
     def _check_fit(self) -> None:
         """Raise what would stop the run later, before its directory is made."""
         values, model = self.config, self.model
+        given = {"module": model, "data": self.datamodule, "trainer": self.trainer}
         if values.compile:
-            given = {"module": model, "data": self.datamodule, "trainer": self.trainer}
             hook_results("bertlab_accelerate", **given)
         if values.keep_predictions:
             self.datamodule.predict_validation()
-        self._divide_steps()
+        self._divide_steps(given)
         steps = asked_steps(values.max_tokens, values.max_words, self.trainer, self.datamodule)
         if steps is not None:
             # a new one: a Trainer's end stays as it is
@@ -265,16 +265,16 @@ class BertlabCLI(LightningCLI):
         for each in self.added:
             if (prepare := getattr(each, "prepare", None)) is not None:
                 self.facts |= prepare(trainer, self.datamodule) or {}
+        model.evaluations.declared = self.facts.pop("shares", {})
         model.numerical_guard.policy = values.on_nonfinite
         if values.compile:
             compile_layers(model.encoder)
             compile_losses(model.tasks)
 
-    def _divide_steps(self) -> None:
+    def _divide_steps(self, given: dict[str, Any]) -> None:
         """Let a package see whether a step fits into memory, and divide it where it is to."""
         key = "accumulate_grad_batches"
         chooses = self.config.trainer[key] == AUTO
-        given = {"module": self.model, "data": self.datamodule, "trainer": self.trainer}
         parts = first_result("bertlab_step_parts", **given, choose=chooses)
         if not chooses:
             return
@@ -296,6 +296,7 @@ class BertlabCLI(LightningCLI):
             "tokenizer": tokenizer.fingerprint,
             **({} if self.weights is None else {"init_weights": self.weights}),
             "parameters": self.parameters,
+            "shares": self.model.evaluations.shares(),
             **data.facts(),
             **training_size(self.trainer, data, "max_words" if self.config.max_words else None),
             **self.facts,
@@ -346,7 +347,7 @@ class BertlabCLI(LightningCLI):
             self._predict(str(self.directory / PREDICTIONS_FILE), "jsonl")
         if not trainer.is_global_zero:
             return
-        print_results(results, f"{self.directory}: step {step}")
+        print_results(results, f"{self.directory}: step {step}", model.evaluations.shares())
         if (best := record_best(trainer, model, self.directory)) is not None:
             say(best)
         for warning in self.model.warnings:
@@ -373,7 +374,8 @@ class BertlabCLI(LightningCLI):
     def _print_scores(self, split: str) -> int:
         if self.trainer.is_global_zero:
             title = f"{self.command} rows" if self.model.heads else "held-out text"
-            print_results(held_out_results(self.trainer, split), title)
+            results = held_out_results(self.trainer, split)
+            print_results(results, title, self.model.evaluations.shares())
             for warning in self.model.warnings:
                 warn(warning)
         return 0

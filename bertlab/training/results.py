@@ -6,7 +6,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertlab.checkpoints.run_directory import BEST_CHECKPOINT, RESULTS_FILE
+from bertlab.api.measures import Shares, is_share
+from bertlab.checkpoints.run_directory import BEST_CHECKPOINT, MANIFEST_FILE, RESULTS_FILE
 from bertlab.errors import add_to_json, print_table
 from bertlab.files import LARGEST_FILE, check_memory, explain_damage, open_to_read, read_object
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:  # tables are printed by commands that import no torch
     from lightning.pytorch import Trainer
 
 Results = dict[str, float]
-_SHARES = ("accuracy", "f1", "exact_match", "precision", "recall")
+_BASELINES = ("unigram", "majority")
 _COUNTS = ("predicted_classes", "predicted_sets")
 _LARGEST_RESULTS = 2**20  # bytes; a thousand metrics have 40,000
 
@@ -39,45 +40,42 @@ def read_results(run: Path, best: bool = False) -> Results:
         return {name: float(value) for name, value in results.items()}
 
 
-def print_results(results: Results, title: str) -> None:
+def read_shares(run: Path) -> Shares:
+    """Return which metrics of each task are shares, as the manifest of a run says; {} without."""
+    path = run / MANIFEST_FILE
+    found = read_object(path).get("shares") if path.is_file() else None
+    tasks = found.items() if isinstance(found, dict) else ()
+    return {task: list(map(str, names)) for task, names in tasks if isinstance(names, list)}
+
+
+def print_results(results: Results, title: str, shares: Shares) -> None:
     """Print one row per task and metric, a baseline in the same row where there is one."""
-    rows = result_rows(results)
+    rows = result_rows(results, shares)
     add_to_json(results=results)
     print_table(title, rows, ("task", "metric", "held-out", "baseline"), figures=2)
 
 
-def result_rows(results: Results) -> list[tuple[str, str, str, str]]:
+def result_rows(results: Results, shares: Shares) -> list[tuple[str, str, str, str]]:
     """Return task, metric, value and baseline of each metric, as people read them."""
     rows = []
     for name, value in results.items():
         # "mlm/accuracy" -> "mlm", "accuracy"; the summed "loss" has no task
         task, _, metric = name.rpartition("/")
-        if not task or metric.startswith(("unigram", "majority")):
+        if not task or metric.startswith(_BASELINES):
             continue
-        rows.append((task, metric, shown_figure(metric, value), _baseline(results, task, metric)))
+        share, baseline = is_share(name, shares), ""
+        for kind in _BASELINES:
+            if (chance := results.get(f"{task}/{kind}_{metric}")) is not None:
+                baseline = f"{shown_figure(metric, chance, share)} ({kind})"
+        rows.append((task, metric, shown_figure(metric, value, share), baseline))
     return rows
 
 
-def _baseline(results: Results, task: str, metric: str) -> str:
-    for kind in ("unigram", "majority"):
-        value = results.get(f"{task}/{kind}_{metric}")
-        if value is not None:
-            return f"{shown_figure(metric, value)} ({kind})"
-    return ""
-
-
-def shown_figure(metric: str, value: float, share: bool | None = None) -> str:
-    """Return a value as people read it: shares in percent; its name says which, if nothing else."""
+def shown_figure(metric: str, value: float, share: bool) -> str:
+    """Return a value as people read it: a share in percent, a count as it is."""
     if metric.endswith(_COUNTS):
         return f"{value:g}"
-    share = is_share(metric) if share is None else share
     return f"{value:.1%}" if share else f"{value:,.3f}"
-
-
-def is_share(metric: str) -> bool:
-    """Whether a metric's values are in 0 … 1 and are read in percent; ``f1/TYPE`` too."""
-    # in percent: accuracy, span/f1, f1/PER
-    return metric.endswith(_SHARES) or "/f1/" in f"/{metric}"
 
 
 Curve = tuple[list[int], list[float]]
@@ -89,7 +87,9 @@ def read_curves(directory: Path) -> dict[str, Curve]:
     Of a log, 64 MiB are read: a million rows.
     """
     points: dict[str, dict[int, float]] = defaultdict(dict)
-    for log in sorted(directory.glob("csv/version_*/metrics.csv"), key=_version):
+    logs = directory.glob("csv/version_*/metrics.csv")
+    # as numbers: version_10 comes after version_9
+    for log in sorted(logs, key=lambda log: int(log.parent.name.removeprefix("version_"))):
         with open_to_read(log) as file:
             content = file.read(LARGEST_FILE)
         check_memory(log, "what it has logged", 150 * content.count(b","), len(content))
@@ -118,8 +118,3 @@ def history_rows(curves: dict[str, Curve]) -> list[dict[str, Any]]:
         for step, value in zip(steps, values, strict=True):
             rows[step][name] = value
     return [{"step": step, **rows[step]} for step in sorted(rows)]
-
-
-def _version(log: Path) -> int:
-    # as numbers: version_10 comes after version_9
-    return int(log.parent.name.removeprefix("version_"))

@@ -6,6 +6,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bertlab.api.measures import is_share
 from bertlab.checkpoints.pretrained_model import Input, PretrainedModel, load
 from bertlab.checkpoints.run_directory import MANIFEST_FILE, RESULTS_FILE, STAGES_FILE
 from bertlab.config.merge import read_request
@@ -15,7 +16,14 @@ from bertlab.errors import CheckpointError, as_mistakes
 from bertlab.files import read_object
 from bertlab.plugins.hooks import opened_by_package
 from bertlab.training.cli import open_command
-from bertlab.training.results import Results, history_rows, read_curves, read_results, shown_figure
+from bertlab.training.results import (
+    Results,
+    history_rows,
+    read_curves,
+    read_results,
+    read_shares,
+    shown_figure,
+)
 
 if TYPE_CHECKING:
     import pandas
@@ -190,8 +198,8 @@ class Run:
         return f"<Run {self.directory}: {state}>"
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{escape(name)}</td><td>{escape(shown_figure(name, value))}</td></tr>"
-            for name, value in self.metrics.items()
-        )
+        shares = read_shares(self.directory)
+        shown = {n: shown_figure(n, x, is_share(n, shares)) for n, x in self.metrics.items()}
+        cells = (f"<td>{escape(name)}</td><td>{escape(x)}</td>" for name, x in shown.items())
+        rows = "".join(f"<tr>{each}</tr>" for each in cells)
         return f"<b>{escape(repr(self))}</b><table>{rows}</table>"

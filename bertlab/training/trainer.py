@@ -126,8 +126,11 @@ def make_trainer(
     # Lightning: 500 is batches, 0.5 a share of an epoch, 1.0 a whole one
     if isinstance(arguments["val_check_interval"], int):
         arguments["check_val_every_n_epoch"] = None  # count batches across epochs
-    arguments["strategy"] = _strategy(arguments["strategy"])
-    if directory is not None and not _writes_itself(arguments["strategy"]):
+    strategy = arguments["strategy"] = _strategy(arguments["strategy"])
+    name = strategy if isinstance(strategy, str) else type(strategy).__name__
+    # these write checkpoints of a form of their own, one part a process; "deepspeed_stage_2"
+    writes_itself = name.lower().startswith(("fsdp", "deepspeed", "modelparallel"))
+    if directory is not None and not writes_itself:
         given = arguments["plugins"] or []
         given = given if isinstance(given, list) else [given]
         if not any(isinstance(each, CheckpointIO) for each in given):
@@ -184,12 +187,6 @@ def _check_torchrun(trainer: Trainer, devices: object) -> None:
                 f"trainer.devices: found {devices}, but torchrun starts {here} here "
                 "(--nproc_per_node); expected that number, or auto"
             )
-
-
-def _writes_itself(strategy: object) -> bool:
-    """Whether a strategy writes checkpoints of its own form, one part a process."""
-    name = strategy if isinstance(strategy, str) else type(strategy).__name__
-    return name.lower().startswith(("fsdp", "deepspeed", "modelparallel"))  # "deepspeed_stage_2"
 
 
 def _check_numbers(arguments: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ import pytest
 from bertlab.api.examples import Column, DataSource
 from bertlab.data.corpus.corpus import Corpus, read_raw_documents
 from bertlab.data.examples.source import read_rows, stream_rows
-from bertlab.data.sources import is_source, open_source
+from bertlab.data.sources import open_source, source_of
 from bertlab.errors import CorpusError, DataError, PluginError
 from bertlab.plugins import index as plugins
 from tests.conftest import Command
@@ -95,9 +95,9 @@ def test_bad_rows_are_named(stranger: None) -> None:
 
 
 def test_our_own_sources_are_found_the_same_way() -> None:
-    assert is_source("python-english")
-    assert is_source("hf:owner/name")
-    assert not is_source("texts/hf")
+    assert source_of("python-english") == "python-english"
+    assert source_of("hf:owner/name") == "hf"
+    assert source_of("texts/hf") is None
     source = open_source("python-english:packages")
     assert isinstance(source, DataSource)
     assert (source.name, source.argument) == ("python-english:packages", "packages")

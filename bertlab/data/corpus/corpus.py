@@ -45,12 +45,12 @@ from bertlab.data.sources import (
     File,
     RemoteFile,
     default_cache_dir,
-    is_source,
     is_url,
     located,
     open_source,
     remembered,
     sha256_of,
+    source_of,
     state_of,
 )
 from bertlab.errors import CorpusError, DataError
@@ -116,7 +116,7 @@ class Corpus:
         """Return the corpus for processes in other working directories: with absolute paths."""
         sources = [
             source
-            if is_url(source) or is_source(source)
+            if is_url(source) or source_of(source)
             else str(Path(source).expanduser().absolute())
             for source in self.sources
         ]
@@ -295,7 +295,7 @@ def _entries(corpus: Corpus) -> Iterator[_File | DataSource]:
             "(--corpus …, or data.corpus)"
         )
     for source in corpus.sources:
-        if is_source(source):
+        if source_of(source):
             opened = open_source(source, **corpus.settings)
             opened.text_column = corpus.text_column
             yield opened

@@ -218,7 +218,10 @@ def _articles(path: File, lines: Iterator[str]) -> Numbered:
             opened = number
         elif opened:
             ended = line.rstrip().endswith("</doc>")
-            yield number, _unescape(line.rstrip().removesuffix("</doc>") if ended else line)
+            text = line.rstrip().removesuffix("</doc>") if ended else line
+            # &amp; comes last: "&amp;lt;" stands for the text "&lt;"
+            text = text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+            yield number, text
             if ended:
                 yield None
                 opened = 0
@@ -230,13 +233,6 @@ def _articles(path: File, lines: Iterator[str]) -> Numbered:
             )
     if opened:
         raise _never_closed(path, opened, "at the end of the file, which may be cut short")
-
-
-def _unescape(line: str) -> str:
-    if "&" not in line:
-        return line
-    # &amp; comes last: "&amp;lt;" stands for the text "&lt;"
-    return line.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 
 
 def _never_closed(path: File, opened: int, where: str) -> CorpusError:

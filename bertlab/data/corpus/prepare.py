@@ -292,7 +292,7 @@ def encode_batch(
     documents: Sequence[RawDocument], tokenizer: Tokenizer, language: str
 ) -> EncodedBatch:
     """Split documents into sentences and tokenize them; what yields no token is left out."""
-    sentences: list[str] = []
+    sentences, texts = list[str](), [document.text for document in documents]
     ends = np.empty(len(documents), np.int64)  # (D,) sentences up to each document's end
     for number, document in enumerate(documents):
         sentences += split_sentences(document, language)
@@ -306,8 +306,9 @@ def encode_batch(
         tokens=tokens,
         sentence_lengths=lengths[lengths > 0],
         document_sentences=document_sentences[document_sentences > 0],
-        bytes_of_text=sum(_utf8_length(document.text) for document in documents),
-        words=sum(len(document.text.split()) for document in documents),
+        # isascii() looks at a flag, encode() copies
+        bytes_of_text=sum(len(t) if t.isascii() else len(t.encode()) for t in texts),
+        words=sum(len(text.split()) for text in texts),
         dropped=int(np.count_nonzero(document_sentences == 0)),
         unknown=_unknown_words(sentences, tokens, lengths, tokenizer),
     )
@@ -356,11 +357,6 @@ def _unknown_words(
         for number in numbers[:_MAX_UNKNOWN_SENTENCES]
         for word in tokenizer.unknown_words(sentences[number][:_MAX_UNKNOWN_CHARACTERS])
     )
-
-
-def _utf8_length(text: str) -> int:
-    # isascii() looks at a flag, encode() copies
-    return len(text) if text.isascii() else len(text.encode())
 
 
 # of a worker process: sent once, not with every batch

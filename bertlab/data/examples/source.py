@@ -43,7 +43,7 @@ from bertlab.data.rows.files import (
 )
 from bertlab.data.rows.lines import holding, read_text, words_of
 from bertlab.data.rows.tables import PLAIN, RowReading, Unreadable
-from bertlab.data.sources import is_source, open_source
+from bertlab.data.sources import open_source, source_of
 from bertlab.errors import ConfigError, DataError, EmptyTextError
 from bertlab.plugins.index import load_class, of_package
 
@@ -323,7 +323,7 @@ def _own_columns(
 
 def _open_data_set(location: str, split: str | None) -> RawExamples | None:
     """Open a source that is installed, or what ``datasets`` saved; None for other files."""
-    if is_source(location):
+    if source_of(location):
         return open_source(location).raw_examples(split)
     folder = Path(location).expanduser()
     if not is_saved(folder):

@@ -18,7 +18,7 @@ from bertlab.data.examples.encoded import EncodedExamples
 from bertlab.data.examples.source import places_of
 from bertlab.data.module import EVALUATION_SEED, ReportRow
 from bertlab.data.rows.files import looks_like_path, no_such_file
-from bertlab.data.sources import is_source, is_url
+from bertlab.data.sources import is_url, source_of
 from bertlab.errors import ConfigError, DataError
 
 # a folder of that name in the working directory is not what is meant
@@ -49,7 +49,7 @@ def evaluation_splits(
 
 def locate_split(split: str, source: str | None, role: str) -> tuple[str, str | None]:
     """Return the location of a split, and its name there; None for a file, which is read whole."""
-    if split == source or source is None or is_url(split) or (":" in split and is_source(split)):
+    if split == source or source is None or is_url(split) or (":" in split and source_of(split)):
         return split, None
     if _is_pattern(split) or (Path(split).expanduser().exists() and split not in _SPLIT_NAMES):
         return split, None
@@ -133,7 +133,7 @@ def _is_file(source: str) -> bool:
 
 def _is_pattern(location: str) -> bool:
     # hf:name and train[:10%] are none
-    return has_magic(location) and looks_like_path(location) and not is_source(location)
+    return has_magic(location) and looks_like_path(location) and not source_of(location)
 
 
 def with_clusters(rows: Iterable[Example], by: str | None) -> Iterator[Example]:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from jsonargparse import Namespace
 from lightning.pytorch import Callback, LightningModule, Trainer
@@ -14,6 +15,7 @@ from bertlab.extend import RESULTS_FILE, BertModule, Results, make_folder, write
 from bertlab_evaluations.contract import EvaluatedModel
 from bertlab_evaluations.entries import EvaluationEntry, read_entries
 from bertlab_evaluations.evaluate import (
+    declared_shares,
     evaluate,
     evaluation_folder,
     named_metrics,
@@ -66,8 +68,8 @@ class EvaluationsAlong(Callback):
         """The rows of each evaluation, read once."""
         return {entry.name: read_entry_rows(entry) for entry in self.entries}
 
-    def prepare(self, trainer: Trainer, data: TaskData) -> None:
-        """Read the rows and check the interval, before the run is begun.
+    def prepare(self, trainer: Trainer, data: TaskData) -> dict[str, Any]:
+        """Read the rows and check the interval, before the run is begun; return the shares.
 
         Raises:
             ConfigError: the model is never looked at after so many steps.
@@ -80,6 +82,7 @@ class EvaluationsAlong(Callback):
                 f"trainer.val_check_interval, which is {interval}"
             )
         assert self.rows.keys(), "read_entries() refuses none"
+        return {"shares": declared_shares(self.entries)}
 
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Score, log and write."""

@@ -120,6 +120,11 @@ def _check(result: EvaluationResult, entry: EvaluationEntry, rows: int) -> None:
             )
 
 
+def declared_shares(entries: Sequence[EvaluationEntry]) -> dict[str, list[str]]:
+    """Return the metrics from 0 to 1 by the name of their evaluation."""
+    return {entry.name: list(entry.evaluation.shares) for entry in entries}
+
+
 def named_metrics(name: str, result: EvaluationResult) -> Results:
     """Return the figures of an evaluation under its name: ``blimp/accuracy``."""
     return {f"{name}/{metric}": float(value) for metric, value in result.metrics.items()}
@@ -252,5 +257,6 @@ def _manifest(
         **machine_facts(model.evaluated().device),
         "rows": dict(rows),
         "evaluations": {entry.name: entry.plain() for entry in entries},
+        "shares": declared_shares(entries),
     }
     return manifest(facts)

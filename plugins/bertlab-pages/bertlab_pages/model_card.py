@@ -24,6 +24,7 @@ from bertlab.extend import (
     read_config,
     read_object,
     read_results,
+    read_shares,
     result_rows,
     visible,
     without_secrets,
@@ -146,7 +147,9 @@ def model_card(
         results = own_results(found, report.architecture, head, _heads_of(run))
         card.scores = [
             (_shown(task), _shown(measure), value, baseline)
-            for task, measure, value, baseline in result_rows(results)[:_MOST_ROWS]
+            for task, measure, value, baseline in result_rows(results, read_shares(run))[
+                :_MOST_ROWS
+            ]
         ]
     card.head = card_head(
         card.name, _shown(report.form), tag, _base_model(start), *_hub_data(start), results

@@ -18,13 +18,15 @@ from bertlab.extend import (
     MANIFEST_FILE,
     STUDY_ENVIRONMENT,
     Results,
+    Shares,
     explain_damage,
     hook_results,
-    is_share,
+    is_among,
     read_bytes,
     read_curves,
     read_object,
     read_results,
+    read_shares,
     result_rows,
     write_text,
 )
@@ -110,7 +112,7 @@ def run_page(
     """
     manifest = read_object(directory / MANIFEST_FILE)
     found = read_diagnosis(directory)
-    curves = read_curves(directory)
+    curves, shares = read_curves(directory), read_shares(directory)
     if results is None:
         results = read_results(directory) or _last_evaluation(curves)
     with explain_damage(directory / DIAGNOSIS):
@@ -120,12 +122,12 @@ def run_page(
             refresh=REFRESH if state in _LIVE else None,
             state=state and _state(state, found, curves),
             lead=_lead(manifest),
-            results=_results_grid(results, names),
+            results=_results_grid(results, shares, names),
             tasks=[
                 head_section(names(name), each) for name, each in found.get("tasks", {}).items()
             ],
             rates=rates_section(directory),
-            curves=[chart for chart in _curves(curves, names) if chart is not None],
+            curves=[chart for chart in _curves(curves, shares, names) if chart is not None],
             samples=_samples(directory, names),
             run=plain_grid(("", ""), _run_rows(manifest, found, curves)),
             data=[
@@ -176,15 +178,19 @@ def _lead(manifest: Mapping[str, Any]) -> str:
     return f"{', '.join(found) or 'No figures in the manifest'}. {words}"
 
 
-def _results_grid(results: Results, names: Any) -> Grid:  # noqa: ANN401
-    rows = [(names(task), *rest) for task, *rest in result_rows(results)]
+def _results_grid(results: Results, shares: Shares, names: Any) -> Grid:  # noqa: ANN401
+    rows = [(names(task), *rest) for task, *rest in result_rows(results, shares)]
     return plain_grid(("task", "metric", "held out", "baseline"), rows, 2)
 
 
 # --- curves ---
 
 
-def _curves(curves: Mapping[str, Curve], names: Any) -> Iterator[Markup | None]:  # noqa: ANN401
+def _curves(
+    curves: Mapping[str, Curve],
+    shares: Shares,
+    names: Any,  # noqa: ANN401
+) -> Iterator[Markup | None]:
     """Yield a chart for each task and kind of figure, then those of the whole run."""
     metrics = {name: curve for name, curve in curves.items() if name.startswith(("train/", "val/"))}
     tasks = sorted({name.split("/")[1] for name in metrics if name.count("/") > 1})
@@ -194,7 +200,7 @@ def _curves(curves: Mapping[str, Curve], names: Any) -> Iterator[Markup | None]:
             lines = [
                 Line(name, *curve, is_dashed=any(each in name for each in _BASELINES))
                 for name, curve in own.items()
-                if _kind(name) == kind
+                if _kind(name, shares.get(task, ())) == kind
             ]
             lines = [line for line in lines if not line.is_dashed or kind in ("loss", "share")]
             yield line_chart(
@@ -232,7 +238,7 @@ def _renamed(metrics: Mapping[str, Curve], task: str, is_alone: bool) -> dict[st
     return found
 
 
-def _kind(name: str) -> str | None:
+def _kind(name: str, shares: Sequence[str]) -> str | None:
     bare = re.sub(r" \(.*\)$", "", name)
     if bare.startswith(_TYPE):
         return "type"
@@ -242,7 +248,7 @@ def _kind(name: str) -> str | None:
         return "correlation"
     if bare.endswith("perplexity"):
         return "perplexity"
-    return "share" if is_share(bare.replace(" ", "_")) else None
+    return "share" if is_among(bare.replace(" ", "_"), shares) else None
 
 
 # --- samples ---

@@ -19,7 +19,6 @@ from bertlab.extend import (
     RowReading,
     choose_seed,
     ending_format,
-    is_share,
     manifest,
     open_rows,
     without_secrets,
@@ -33,6 +32,8 @@ _ROLES = ("variant", "seed", "finetune_seed", "measure", "score", "row", "cluste
 _ALSO = {"value": "score"}  # as values.csv calls it
 _NOT_READ = ("study", "failed")  # of values.csv, whose other columns tell them
 _FORMULA = ("'=", "'+", "'-", "'@")  # as our CSV files write names that look like formulas
+# ends of names that are shares: a table of scores declares none
+_SHARES = ("accuracy", "f1", "exact_match", "precision", "recall")
 _LOWER = ("loss", "perplexity", "error", "nll")  # ends of names whose lower end is better
 _DIGITS = 12  # hexadecimal, of the hash that the report shows
 
@@ -293,11 +294,12 @@ def _measure(
 ) -> Measure:
     """Return a measure by its name: ``task metric``, or one of both."""
     task, _, metric = name.rpartition(" ")
-    is_known = is_share(metric) or metric.lower().endswith(_LOWER)
+    share_by_name = metric.endswith(_SHARES) or "/f1/" in f"/{metric}"
+    is_known = share_by_name or metric.lower().endswith(_LOWER)
     if not task:
         task, metric = (study, name) if is_known else (name, "score")
     scores = [x for (_, own, _, _), run in runs.items() if own == name for x in run.scores.values()]
-    share = is_share(metric) and all(not np.isfinite(x) or 0 <= x <= 1 for x in scores)
+    share = share_by_name and all(not np.isfinite(x) or 0 <= x <= 1 for x in scores)
     higher = name not in lower and not metric.lower().endswith(_LOWER)
     return Measure(task, metric, higher, share, decides)
 
@@ -363,7 +365,7 @@ def _unknown(
     assumed = [
         each.name
         for each in study.measures
-        if each.higher_is_better and each.is_primary and not is_share(each.metric)
+        if each.higher_is_better and each.is_primary and not each.metric.endswith(_SHARES)
     ]
     if assumed:
         lines.append(f"higher is taken to be better of {', '.join(assumed)} (--lower says else)")

@@ -22,15 +22,18 @@ from bertlab.extend import (
     NoValue,
     Request,
     Results,
+    Shares,
     add_to_json,
     check_nothing_leads_out,
     choose_run_directory,
     differences,
+    is_share,
     make_folder,
     print_table,
     read_object,
     read_request,
     read_results,
+    read_shares,
     resolve_request,
     say,
     shown_figure,
@@ -324,21 +327,28 @@ def report(repetition: Repetition) -> None:
         title += f", {step} step of each run"
         columns = {start: each[step] for start, each in spreads.items()}
     names = next(iter(columns.values()))
+    shares = read_shares(_directories(repetition, scratch=False)[0])
     rows = [
-        (name, *(_show(name, column.get(name)) for column in columns.values())) for name in names
+        (name, *(_show(name, column.get(name), shares) for column in columns.values()))
+        for name in names
     ]
     print_table(title, rows, ("metric", *columns), figures=len(columns))
 
 
 def _spreads(repetition: Repetition, scratch: bool) -> dict[str, Spread]:
-    places = [
-        repetition.run(seed, scratch).directory(repetition.study_dir)
-        for seed in repetition.seeds or (None,)
-    ]
+    places = _directories(repetition, scratch)
     return {
         "last": spread([read_results(place) for place in places]),
         "best": spread([read_results(place, best=True) for place in places]),
     }
+
+
+def _directories(repetition: Repetition, scratch: bool) -> list[Path]:
+    """Return the directory of each seed's run."""
+    return [
+        repetition.run(seed, scratch).directory(repetition.study_dir)
+        for seed in repetition.seeds or (None,)
+    ]
 
 
 def spread(results: Sequence[Results]) -> Spread:
@@ -354,10 +364,11 @@ def spread(results: Sequence[Results]) -> Spread:
     }
 
 
-def _show(name: str, found: Mapping[str, float | None] | None) -> str:
+def _show(name: str, found: Mapping[str, float | None] | None, shares: Shares) -> str:
     mean, deviation = (None, None) if found is None else (found["mean"], found["deviation"])
     if mean is None:
         return ""
-    return shown_figure(name, mean) + (
-        "" if deviation is None else f" ± {shown_figure(name, deviation)}"
+    share = is_share(name, shares)
+    return shown_figure(name, mean, share) + (
+        "" if deviation is None else f" ± {shown_figure(name, deviation, share)}"
     )

@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from bertlab.extend import read_results, shown_figure, visible
+from bertlab.extend import is_share, read_results, read_shares, shown_figure, visible
 from bertlab_studies.execute.run_state import State, is_done, read_status, reused_from
 from bertlab_studies.execute.schedule import Change, OnChange
 from bertlab_studies.execute.time_left import TimeLeft, duration
@@ -137,7 +137,9 @@ def main_result(directory: Path) -> str:
     names.sort(key=lambda name: _metric(name) in _UNTOLD)  # stable: else the run's order
     if not names:
         return ""
-    return f"{names[0].replace('/', ' ')} {shown_figure(_metric(names[0]), results[names[0]])}"
+    first, shares = names[0], read_shares(directory)
+    shown = shown_figure(_metric(first), results[first], is_share(first, shares))
+    return f"{first.replace('/', ' ')} {shown}"
 
 
 def _metric(name: str) -> str:

@@ -19,10 +19,10 @@ from bertlab.extend import (
     PretrainingData,
     TokenStoreError,
     explain_damage,
-    is_source,
     open_prepared,
     read_object,
     sessions_of,
+    source_of,
 )
 from bertlab_studies.errors import MixtureError
 from bertlab_studies.execute.run_state import State, is_done
@@ -234,7 +234,7 @@ def corpus_now(config: Config) -> str | None:
     prepared = open_prepared(corpus, data.cache_dir)
     if prepared is not None:
         return prepared.metadata.corpus_fingerprint
-    if not corpus.sources or any(is_source(source) for source in corpus.sources):
+    if not corpus.sources or any(source_of(source) for source in corpus.sources):
         return None
     return corpus.fingerprint
 
