@@ -260,16 +260,25 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> PluginEnvironment:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("new plugins")  # one environment for both
-def test_their_tests_pass_at_once(environment: PluginEnvironment) -> None:
+@pytest.mark.xdist_group("new plugins")  # one environment for all
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        # the next test runs each of them
+        "-k 'not works_in_a_run and not run_goes_on_without_its_config and not events_are_taken'",
+        pytest.param("", marks=pytest.mark.nightly),
+    ],
+    ids=["without runs", "all"],
+)
+def test_their_tests_pass_at_once(environment: PluginEnvironment, chosen: str) -> None:
     folders = " ".join(PACKAGES.values())
-    printed = environment.expect(f"pytest {folders}", environment.folder.parent)
+    printed = environment.expect(f"pytest {folders} {chosen}", environment.folder.parent)
     assert re.search(r"\d+ passed", printed)
     assert "warning" not in printed
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("new plugins")  # one environment for both
+@pytest.mark.xdist_group("new plugins")  # one environment for all
 def test_their_configs_run(environment: PluginEnvironment) -> None:
     """All in one process, which imports torch and Lightning once."""
     folder = environment.folder.parent

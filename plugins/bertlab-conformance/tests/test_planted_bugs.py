@@ -21,7 +21,8 @@ import good_exchange
 import good_plugins
 import small_bugs
 from bertlab_conformance.cases import KINDS
-from bertlab_conformance.check import CheckRunner, ConformanceFailure
+from bertlab_conformance.check import Check, CheckRunner, ConformanceFailure
+from bertlab_conformance.checks import whole_runs
 from bertlab_conformance.kit import checks_of, find_plugin, make_case
 
 # of a second together, and of no bug but their own
@@ -38,6 +39,8 @@ SLOW = {
     "events_are_taken_note_of",
     "is_a_score_of_the_run",
 }
+
+OF_A_RUN = {each.name for each in vars(whole_runs).values() if isinstance(each, Check)}
 
 
 def classes(*modules: object) -> list[Any]:
@@ -84,7 +87,15 @@ def test_exactly_the_check_made_for_it_catches_a_bug(plugin):
     assert "\n  what to do: " in found[check]
 
 
-@pytest.mark.parametrize("plugin", [*BUGS, *SMALL_BUGS], ids=lambda plugin: plugin.__name__)
+@pytest.mark.parametrize(
+    "plugin",
+    [
+        # those that a run finds need one; the bugs of the other checks are found in a moment
+        pytest.param(each, marks=[pytest.mark.slow] * (each.expects[0] in OF_A_RUN))
+        for each in [*BUGS, *SMALL_BUGS]
+    ],
+    ids=lambda plugin: plugin.__name__,
+)
 def test_the_check_made_for_it_catches_a_bug_and_what_it_builds_on_does_not(plugin):
     check, words = plugin.expects
     found = failures(plugin, wanted=lambda name: name == check)

@@ -329,13 +329,34 @@ def test_batches_hold_each_sequence_once_longest_first(lengths: list[int], size:
     assert sizes == sorted(sizes, reverse=True)
 
 
+LINES = ["Paris is the capital of France.", "A short walk, a long one. " * 12]
+
+
+@pytest.fixture(scope="module")
+def means_of_windows(minilm: Path) -> list[Tensor]:
+    """Mean states of the windows of each of LINES by transformers, ``(windows, H)``."""
+    tokenizer, model = AutoTokenizer.from_pretrained(minilm), BertModel.from_pretrained(minilm)
+    found = []
+    for text in LINES:
+        windows = tokenizer(
+            text, max_length=32, truncation=True, stride=10, return_overflowing_tokens=True
+        )["input_ids"]
+        with torch.no_grad():
+            states = [model.eval()(torch.tensor([ids])).last_hidden_state[0] for ids in windows]
+        found.append(torch.stack([state.mean(0) for state in states]))
+    return found
+
+
 @pytest.mark.parametrize("pooling", ["mean", "max", "first"])
 def test_windows_of_a_long_text_are_those_of_transformers(
-    minilm: Path, tmp_path: Path, pooling: str, capsys: pytest.CaptureFixture[str]
+    minilm: Path,
+    means_of_windows: list[Tensor],
+    tmp_path: Path,
+    pooling: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     texts = tmp_path / "texts"
-    lines = ["Paris is the capital of France.", "A short walk, a long one. " * 12]
-    texts.write_text("\n".join(lines) + "\n")
+    texts.write_text("\n".join(LINES) + "\n")
     out = tmp_path / "v.safetensors"
     given = [str(texts), str(out), f"--model={minilm}", "--layers=[-1]", "--pool=mean"]
     given += ["--max_seq_length=32", f"--window_pooling={pooling}", "--window_stride=20"]
@@ -343,15 +364,8 @@ def test_windows_of_a_long_text_are_those_of_transformers(
     printed = capsys.readouterr().out
     said = "1 texts were cut to 32" if pooling == "first" else "1 texts were read in windows of 32"
     assert said in printed
-    tokenizer, model = AutoTokenizer.from_pretrained(minilm), BertModel.from_pretrained(minilm)
     found = load_file(out)["embeddings"]
-    for text, vector in zip(lines, found, strict=True):
-        windows = tokenizer(
-            text, max_length=32, truncation=True, stride=10, return_overflowing_tokens=True
-        )["input_ids"]
-        with torch.no_grad():
-            states = [model.eval()(torch.tensor([ids])).last_hidden_state[0] for ids in windows]
-        vectors = torch.stack([state.mean(0) for state in states])
+    for vectors, vector in zip(means_of_windows, found, strict=True):
         expected = {"mean": vectors.mean(0), "max": vectors.amax(0), "first": vectors[0]}[pooling]
         torch.testing.assert_close(vector, expected, atol=2e-5, rtol=0)
     if pooling == "mean":

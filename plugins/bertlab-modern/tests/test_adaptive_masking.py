@@ -21,7 +21,13 @@ from bertlab_modern.adaptive_masking import AdaptiveMaskedLM
 from tests.checkpoints.peers import SIZES, TOKENIZER
 
 test_contract = conformance("adaptive_mlm")
-test_contract_of_losses = conformance("adaptive_mlm", arguments={"measure": "soft"})
+test_contract_of_losses = conformance(
+    "adaptive_mlm",
+    arguments={"measure": "soft"},
+    skip=dict.fromkeys(
+        ("works_in_a_run", "run_goes_on_without_its_config"), "as the share of misses in a run"
+    ),
+)
 
 RNG = CounterRNG(3, "objective/adaptive_mlm")
 

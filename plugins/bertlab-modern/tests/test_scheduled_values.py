@@ -39,7 +39,7 @@ def groups(run: Path, step: int) -> list[dict[str, Any]]:
 
 
 def test_values_change_with_the_step_and_go_on_exactly(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: dict[int, float] = {}
     monkeypatch.setattr(MaskedLM, "scheduled", ("pace",))
@@ -47,7 +47,7 @@ def test_values_change_with_the_step_and_go_on_exactly(
     monkeypatch.setattr(MaskedLM, "after_step", lambda self, step: seen.update({step: self.pace}))
     whole, resumed = tmp_path / "whole", tmp_path / "resumed"
     changes = CHANGES | {"mlm": {"pace": {"from": 1, "to": 3}}}
-    bertlab.fit("quickstart", settings(whole, changes))
+    bertlab.fit(tiny_config, settings(whole, changes))
     assert seen == {1: 1.0, 2: 1.5, 3: 2.0, 4: 2.5}
     for done in range(4):
         decayed, plain = groups(whole, done + 1)
@@ -63,7 +63,7 @@ def test_values_change_with_the_step_and_go_on_exactly(
         for run in (whole, resumed)
     )
     assert all(torch.equal(each, other[name]) for name, each in one.items())
-    bertlab.fit("quickstart", settings(tmp_path / "plain", None))
+    bertlab.fit(tiny_config, settings(tmp_path / "plain", None))
     assert "schedules" not in (tmp_path / "plain" / "config.yaml").read_text("utf-8")
     plain = torch.load(tmp_path / "plain" / "checkpoints" / "last.ckpt", weights_only=True)
     assert not all(torch.equal(each, plain["state_dict"][name]) for name, each in one.items())
@@ -81,7 +81,9 @@ def test_values_change_with_the_step_and_go_on_exactly(
         ({"optimizer": {"eps": {"from": 1, "to": 2, "schedule": "plateau"}}}, "goes by steps"),
     ],
 )
-def test_what_cannot_be_is_refused(schedules: Any, words: str, tmp_path: Path) -> None:
+def test_what_cannot_be_is_refused(
+    schedules: Any, words: str, tiny_config: Path, tmp_path: Path
+) -> None:
     with pytest.raises(ConfigError, match=words):
-        bertlab.fit("quickstart", settings(tmp_path / "run", schedules))
+        bertlab.fit(tiny_config, settings(tmp_path / "run", schedules))
     assert not (tmp_path / "run").exists()

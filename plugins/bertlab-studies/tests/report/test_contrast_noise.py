@@ -11,7 +11,7 @@ from bertlab_studies.report.contrast_noise import ContrastNoise, satterthwaite
 variance = st.floats(0, 1e3).map(lambda each: round(each, 6))
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=25)
 @given(
     own=arrays.arrays(np.float64, (3, 2, 4), elements=variance),
     of_rows=arrays.arrays(np.float64, (3, 2, 1), elements=variance),

@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import optimize
@@ -58,6 +58,7 @@ def squares_left(values: Values, columns: Values) -> float:
     return float(((values.ravel() - fitted) ** 2).sum())
 
 
+@settings(max_examples=25)
 @given(st.lists(st.integers(2, 4), min_size=2, max_size=3), st.integers(0, 1000))
 def test_mean_squares_are_those_of_least_squares(counts: list[int], seed: int) -> None:
     shape, axes = tuple(counts), tuple(range(len(counts)))
@@ -108,6 +109,7 @@ def test_estimates_have_no_bias_and_pool_variants() -> None:
     assert found.total == pytest.approx(6.0, rel=0.05)
 
 
+@settings(max_examples=25)
 @given(st.integers(0, 1000), st.floats(-1e3, 1e3), st.floats(0.01, 100))
 def test_a_shift_changes_nothing_and_a_scale_is_squared(
     seed: int, shift: float, scale: float

@@ -58,9 +58,9 @@ def drawn_study(
     ("variants", "seeds", "row", "rows", "effect"),
     [
         (2, 3, None, None, 4.0),
-        pytest.param(6, 3, None, None, 4.5, marks=pytest.mark.slow),
-        pytest.param(3, 10, None, None, 1.3, marks=pytest.mark.slow),
-        (2, 5, 8.0, 100, 2.5),
+        pytest.param(6, 3, None, None, 4.5, marks=pytest.mark.nightly),
+        pytest.param(3, 10, None, None, 1.3, marks=pytest.mark.nightly),
+        pytest.param(2, 5, 8.0, 100, 2.5, marks=pytest.mark.slow),
     ],
 )
 def test_power_is_that_of_simulated_studies(
@@ -78,7 +78,7 @@ def test_power_is_that_of_simulated_studies(
     assert shown / DRAWN == pytest.approx(design.power, abs=NEAR)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("seeds", [3, 5, 10])
 @pytest.mark.parametrize(("variants", "family"), [(2, 1), (6, 10)])
 def test_what_a_report_says_could_be_shown_is_shown_four_times_in_five(

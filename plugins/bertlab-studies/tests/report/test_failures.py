@@ -138,7 +138,7 @@ def test_trimmed_means_without_spread_are_not_tested(side: list[float]):
     assert found.p_trimmed is None
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=25)
 @given(
     st.lists(st.lists(st.integers(0, 20).map(lambda n: n / 20), max_size=8), min_size=2, max_size=4)
 )

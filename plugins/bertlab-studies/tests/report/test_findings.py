@@ -220,7 +220,7 @@ def test_p():
     ]
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=25)
 @given(
     st.lists(st.tuples(*2 * [st.floats(0, 1, allow_subnormal=False)]), max_size=6),
     st.booleans(),

@@ -279,6 +279,7 @@ def rendered_cells(text: str) -> list[str]:
     return ["".join(child.content for child in cell.children or []) for cell in cells]
 
 
+@settings(max_examples=25)
 @given(TEXT, TEXT)
 def test_markdown_shows_names_as_they_are(name: str, value: str) -> None:
     table = table_markdown(Grid((("a",), ("b", "c")), ((name, value),), figures=1))
@@ -332,6 +333,7 @@ def read_latex(text: str) -> str:
     return "".join(shown)
 
 
+@settings(max_examples=25)
 @given(ASCII)
 def test_latex_shows_names_as_they_are(name: str) -> None:
     assert read_latex(latex_text(name)) == " ".join(name.split())
@@ -491,6 +493,7 @@ def test_names_that_look_like_template_code_are_text() -> None:
     assert CODE in [read_latex(line.partition(" & ")[0].strip()) for line in rows[2:]]
 
 
+@settings(max_examples=25)
 @given(TEXT, TEXT)
 def test_a_table_of_html_shows_names_as_they_are(name: str, value: str) -> None:
     page = Page(table_html(Grid((("a",), ("b", "c")), ((name, value),), figures=1)))
@@ -531,7 +534,7 @@ def test_what_cannot_be_written_is_named_and_nothing_is_half_there(tmp_path: Pat
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "report.md"]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=6), st.integers(0, 6))
 def test_any_values_make_a_report(values: list[float], missing: int) -> None:
     study = made_up_study(seeds=len(values), names=("a", "b"))

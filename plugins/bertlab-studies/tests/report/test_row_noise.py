@@ -47,7 +47,7 @@ def mean_squares(table: np.ndarray) -> tuple[float, float]:
     return between, rest / ((runs - 1) * (rows - 1))
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=25)
 @given(tables(2))
 def test_pairs_are_the_variance_component_of_rows(both):
     one, other = both
@@ -57,7 +57,7 @@ def test_pairs_are_the_variance_component_of_rows(both):
     assert found == (pytest.approx(max(0, (between - rest) / runs / rows), abs=1e-12), rows)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=25)
 @given(tables(2), st.integers(2, 5))
 def test_unpaired_sides_are_that_of_the_difference(both, runs: int):
     one, other = both[0], both[1][:runs]
@@ -83,7 +83,7 @@ def test_the_planted_variance_is_found(paired: bool):
     assert np.mean(found) == pytest.approx(0.25 / 50, abs=3 * error)  # 0.5² over 50 rows
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=25)
 @given(tables(1), st.booleans())
 def test_rows_that_are_as_hard_for_both_add_nothing(table, paired: bool):
     one = by_seed(table[0])
@@ -91,7 +91,7 @@ def test_rows_that_are_as_hard_for_both_add_nothing(table, paired: bool):
     assert row_variance(one, other, paired)[0] == pytest.approx(0, abs=1e-15)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=25)
 @given(tables(2), st.booleans())
 def test_swapping_sides_and_order_of_rows_change_nothing(both, paired: bool):
     one, other = map(by_seed, both)

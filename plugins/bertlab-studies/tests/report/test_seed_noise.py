@@ -67,7 +67,7 @@ def by_hand(values, one: str, other: str) -> tuple[float, float, float]:
     return float(difference), variance, freedom
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=25)
 @given(sides)
 def test_two_variants_are_welchs_test(pair):
     assume(min(map(np.ptp, pair)) > 0)
@@ -106,7 +106,7 @@ def test_seeds_of_the_same_number_do_not_pair_by_themselves():
     assert p_of(found) == pytest.approx(stats.ttest_ind(other, one, equal_var=False).pvalue)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=25)
 @given(st.lists(st.lists(number, min_size=2, max_size=6), min_size=2, max_size=5))
 def test_any_variants_are_the_formula(variants):
     assume(all(np.ptp(each) > 0 for each in variants))
@@ -245,7 +245,7 @@ def test_correlation_as_published():
     assert noise.paired
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=25)
 @given(st.integers(2, 4).flatmap(lambda n: st.lists(st.tuples(*n * [number]), min_size=2)))
 def test_correlation_is_the_analysis_of_variance(rows):
     table = np.array(rows)  # seeds, variants
@@ -313,7 +313,7 @@ def assert_same(one: SeedContrast, other: SeedContrast, factor: float) -> None:
             assert after == pytest.approx(before * factor**power, rel=1e-6, abs=1e-9 * factor)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=25)
 @given(study, st.integers(-50, 50), st.integers(1, 1000))
 def test_shift_and_order_change_nothing_and_scale_scales(variants, shift: int, scale: int):
     values = dict(zip("abcd", variants, strict=False))
@@ -330,7 +330,7 @@ def test_shift_and_order_change_nothing_and_scale_scales(variants, shift: int, s
         assert_same(before[pair], after[pair], scale)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=25)
 @given(study)
 def test_swapping_sides_turns_signs_and_nothing_is_negative(variants):
     noise = seed_noise(dict(zip("abcd", variants, strict=False)))
@@ -358,7 +358,7 @@ def p_values(draws: np.ndarray) -> list[list[float]]:
     return (2 * stats.t.sf(t, [[d.freedom for d in each] for each in found])).tolist()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("noisy", [1, 3])
 @pytest.mark.parametrize("shared", [0, 2])
 def test_false_alarms_of_a_study_are_what_is_promised(noisy: int, shared: int):

@@ -99,7 +99,7 @@ def test_a_constant_difference_is_not_infinitely_significant():
     assert (six.error, six.low, six.effect_size, six.detectable) == (0, None, None, None)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=25)
 @given(by_seed, by_seed)
 def test_swapping_sides_turns_signs(baseline, variant):
     one, other = of_two(baseline, variant), of_two(variant, baseline)
@@ -112,7 +112,7 @@ def test_swapping_sides_turns_signs(baseline, variant):
             assert before == pytest.approx(-after)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=25)
 @given(by_seed, by_seed)
 def test_interval_and_test_agree(baseline, variant):
     found = of_two(baseline, variant)
@@ -127,7 +127,7 @@ def test_holm_as_in_r():
     assert holm([]) == []
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=25)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=10))
 def test_holm_keeps_order_and_is_between_p_and_bonferroni(p: list[float]):
     adjusted = holm(p)

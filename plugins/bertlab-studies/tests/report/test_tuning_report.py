@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertlab_studies.plan.tuning import Rows
@@ -26,6 +26,7 @@ from made_up_scores import MEASURES, made_up_study
 VALUES = st.lists(st.floats(-100, 100).map(lambda value: round(value, 1)), min_size=1, max_size=5)
 
 
+@settings(max_examples=25)
 @given(VALUES, st.booleans(), st.booleans())
 def test_expected_best_is_that_of_all_draws(
     values: list[float], higher: bool, replacement: bool

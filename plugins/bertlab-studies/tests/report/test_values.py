@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertlab_pages.spreadsheets import spreadsheet_csv
@@ -85,6 +85,7 @@ def test_csv_joins_studies(study: StudyScores) -> None:
     assert [line["study"] for line in lines] == ["nsp"] * 45 + ["other"] * 12
 
 
+@settings(max_examples=25)
 @given(
     st.text(st.characters(exclude_categories=("Cs",)), max_size=12),
     st.sampled_from(["", "=", "+", "-", "@", "\t", "\r\n", "'", "＝"]),
@@ -143,6 +144,7 @@ def test_json_is_strict_and_has_the_values(study: StudyScores) -> None:
     assert found["variants"][0]["flops"] == 3.1e16
 
 
+@settings(max_examples=25)
 @given(st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=12))
 def test_json_has_names_as_they_are(name: str) -> None:
     study = made_up_study(seeds=2, names=("the baseline", name), name=name)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
@@ -50,6 +50,7 @@ def test_a_textbook_example() -> None:
     assert found.standard_error() == pytest.approx((0.2961 / 16) ** 0.5, abs=5e-5)
 
 
+@settings(max_examples=25)
 @given(st.integers(2, 6), st.integers(2, 6), st.integers(0, 1000))
 def test_a_balanced_variant_is_scipys_analysis_of_variance(
     pretrainings: int, finetunings: int, seed: int
