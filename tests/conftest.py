@@ -16,6 +16,7 @@ from typing import Any
 
 import hypothesis
 import pytest
+from jsonargparse import _actions, _core, _subcommands
 
 from bertlab.cli.main import main
 from bertlab.config.parser import build_parser
@@ -151,6 +152,52 @@ def kept_parsers() -> Iterator[None]:
         patch.setattr(BertlabCLI, "setup_parser", set_up_once)
         patch.setattr("bertlab.config.parser.build_parser", build_once)
         patch.setattr("bertlab_conformance.printing.build_parser", build_once)
+        yield
+
+
+def table_of(options: list[Any], exclude: Any) -> dict[str, Any] | None:
+    """Return the options by their names, or nothing of a parser with subcommands."""
+    first: dict[str, Any] = {}
+    last_resort: dict[str, Any] = {}
+    for option in _actions.filter_non_parsing_actions(options):
+        if exclude is not None and isinstance(option, exclude):
+            continue
+        if isinstance(option, _subcommands.ActionSubCommands):
+            return None
+        named = [each[2:] for each in option.option_strings if each.startswith("--")]
+        for name in (option.dest, *named):
+            if isinstance(option, (_actions._ActionConfigLoad, _actions.ActionFail)):
+                last_resort[name] = option
+            else:
+                first.setdefault(name, option)
+    return last_resort | first
+
+
+@pytest.fixture(scope="session", autouse=True)
+def indexed_parsers() -> Iterator[None]:
+    """Let jsonargparse find an option by a table, as it would by its list of all options.
+
+    It reads that list some thousand times in each parse: a third of a short run. A table holds as
+    long as the parser has the same options; parsers of subcommands are searched as ever.
+    """
+    search = _subcommands.find_action_and_subcommand
+    tables: dict[Any, Any] = {}
+
+    def find(parser: Any, dest: str, exclude: Any = None) -> tuple[Any, str | None]:
+        options, by_exclude = tables.get(parser, (None, None))
+        if options != parser._actions:
+            if len(tables) == 50:  # of parsers of strange packages, each built for one test
+                tables.clear()
+            by_exclude = {}
+            tables[parser] = (list(parser._actions), by_exclude)
+        if exclude not in by_exclude:
+            by_exclude[exclude] = table_of(parser._actions, exclude)
+        table = by_exclude[exclude]
+        return search(parser, dest, exclude) if table is None else (table.get(dest), None)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_subcommands, "find_action_and_subcommand", find)
+        patch.setattr(_core, "find_action_and_subcommand", find)
         yield
 
 

@@ -130,6 +130,7 @@ def test_a_reaction_model_gives_transformers_logits(rxnfp: Path, reactions: Pret
     torch.testing.assert_close(pairs, expected.seq_relationship_logits, **CLOSE)
 
 
+@pytest.mark.slow
 def test_masked_tokens_of_real_reactions_come_back(rxnfp: Path, reactions: Pretrained) -> None:
     encoder, tasks = built(reactions)
     tokenizer = load_tokenizer(rxnfp / "vocab.txt")

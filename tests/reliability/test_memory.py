@@ -18,7 +18,7 @@ from tests.reliability.peak_memory import Measured
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc tells the peak")
 
 MOST_MB = 1000
-_FAST = ("json_rows", "tokenizer_json", "checkpoint", "hashes", "records")  # the others every night
+_SLOW = ("json_rows", "tokenizer_json", "checkpoint", "hashes", "records")  # the others every night
 _NIGHTLY = 20
 Measure = Callable[[list[str]], Measured]
 
@@ -62,13 +62,10 @@ def check(maker: Maker, seed: int, run: Path, folder: Path, measure: Measure) ->
     check_answered(Answer(told.code, "", told.error), names)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "maker",
-    [
-        each if each.__name__ == "checkpoint" else pytest.param(each, marks=pytest.mark.slow)
-        for each in MAKERS
-        if each.__name__ in _FAST
-    ],
+    [each for each in MAKERS if each.__name__ in _SLOW],
     ids=lambda maker: maker.__name__,
 )
 def test_few_bytes_take_little_memory(
