@@ -1,10 +1,5 @@
 """The fixtures of ``tests/conftest.py``, for the tests of the packages."""
 
-import argparse
-from collections.abc import Hashable, Iterator
-
-import jsonargparse._core
-import jsonargparse._subcommands
 import pytest
 
 from bertlab_conformance.check import Check
@@ -15,6 +10,7 @@ from tests.conftest import (
     cache_dir,
     corpus_file,
     drawn,
+    found_arguments,
     kept_parsers,
     pytest_collection_finish,
     pytest_sessionfinish,
@@ -30,6 +26,7 @@ __all__ = [
     "cache_dir",
     "corpus_file",
     "drawn",
+    "found_arguments",
     "kept_parsers",
     "pytest_collection_finish",
     "pytest_sessionfinish",
@@ -42,31 +39,6 @@ __all__ = [
 IN_FAST = ("test_mlm[", "test_single_sentence[")
 # checks of the kit that need a run of fit
 IN_A_RUN = {each.name for each in vars(whole_runs).values() if isinstance(each, Check)}
-
-
-@pytest.fixture(scope="session", autouse=True)
-def found_arguments() -> Iterator[None]:
-    """Let a parser remember where its arguments are: jsonargparse looks through all for each.
-
-    That is a fifth of a short run. An argument that is added since is looked for anew.
-    """
-    find = jsonargparse._subcommands.find_action_and_subcommand
-
-    def find_once(parser: argparse.ArgumentParser, dest: str, exclude: Hashable = None) -> object:
-        count = len(parser._actions)
-        kept = parser.__dict__.setdefault("_found_arguments", {})
-        key = (count, dest, exclude)
-        if key not in kept:
-            found = find(parser, dest, exclude=exclude)
-            if found[1] is not None:  # of a subcommand's parser, which may grow by itself
-                return found
-            kept[key] = found
-        return kept[key]
-
-    with pytest.MonkeyPatch.context() as patch:
-        for module in (jsonargparse._core, jsonargparse._subcommands):
-            patch.setattr(module, "find_action_and_subcommand", find_once)
-        yield
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m and -n divide them

@@ -5,18 +5,19 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # test workers share the cores; spinning threads wait
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read once, at an import
 
+import argparse
 import gc
 import importlib.util
 import pydoc_data.topics
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 import hypothesis
 import pytest
-from jsonargparse import _actions, _core, _subcommands
+from jsonargparse import _core, _subcommands
 
 from bertlab.cli.main import main
 from bertlab.config.parser import build_parser
@@ -155,49 +156,28 @@ def kept_parsers() -> Iterator[None]:
         yield
 
 
-def table_of(options: list[Any], exclude: Any) -> dict[str, Any] | None:
-    """Return the options by their names, or nothing of a parser with subcommands."""
-    first: dict[str, Any] = {}
-    last_resort: dict[str, Any] = {}
-    for option in _actions.filter_non_parsing_actions(options):
-        if exclude is not None and isinstance(option, exclude):
-            continue
-        if isinstance(option, _subcommands.ActionSubCommands):
-            return None
-        named = [each[2:] for each in option.option_strings if each.startswith("--")]
-        for name in (option.dest, *named):
-            if isinstance(option, (_actions._ActionConfigLoad, _actions.ActionFail)):
-                last_resort[name] = option
-            else:
-                first.setdefault(name, option)
-    return last_resort | first
-
-
 @pytest.fixture(scope="session", autouse=True)
-def indexed_parsers() -> Iterator[None]:
-    """Let jsonargparse find an option by a table, as it would by its list of all options.
+def found_arguments() -> Iterator[None]:
+    """Let a parser remember where its arguments are: jsonargparse looks through all for each.
 
-    It reads that list some thousand times in each parse: a third of a short run. A table holds as
-    long as the parser has the same options; parsers of subcommands are searched as ever.
+    That is a fifth of a short run. An argument that is added since is looked for anew.
     """
-    search = _subcommands.find_action_and_subcommand
-    tables: dict[Any, Any] = {}
+    find = _subcommands.find_action_and_subcommand
 
-    def find(parser: Any, dest: str, exclude: Any = None) -> tuple[Any, str | None]:
-        options, by_exclude = tables.get(parser, (None, None))
-        if options != parser._actions:
-            if len(tables) == 50:  # of parsers of strange packages, each built for one test
-                tables.clear()
-            by_exclude = {}
-            tables[parser] = (list(parser._actions), by_exclude)
-        if exclude not in by_exclude:
-            by_exclude[exclude] = table_of(parser._actions, exclude)
-        table = by_exclude[exclude]
-        return search(parser, dest, exclude) if table is None else (table.get(dest), None)
+    def find_once(parser: argparse.ArgumentParser, dest: str, exclude: Hashable = None) -> object:
+        count = len(parser._actions)
+        kept = parser.__dict__.setdefault("_found_arguments", {})
+        key = (count, dest, exclude)
+        if key not in kept:
+            found = find(parser, dest, exclude=exclude)
+            if found[1] is not None:  # of a subcommand's parser, which may grow by itself
+                return found
+            kept[key] = found
+        return kept[key]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_subcommands, "find_action_and_subcommand", find)
-        patch.setattr(_core, "find_action_and_subcommand", find)
+        for module in (_core, _subcommands):
+            patch.setattr(module, "find_action_and_subcommand", find_once)
         yield
 
 
