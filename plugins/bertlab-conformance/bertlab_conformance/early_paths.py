@@ -17,7 +17,6 @@ from bertlab.extend import (
     STANDARD_INPUT,
     Request,
     ending_format,
-    is_source,
     is_url,
     load_yaml,
     looks_like_path,
@@ -25,6 +24,7 @@ from bertlab.extend import (
     no_such_file,
     open_rows,
     read_mapping,
+    source_of,
 )
 
 _LAST = "last"  # of --ckpt_path: the newest checkpoint of the config's own run
@@ -96,7 +96,7 @@ def _names_file(split: str) -> bool:
 
 def _is_plain(location: str) -> bool:
     """Return whether a location is a path, and no URL, source, pattern or standard input."""
-    others = is_url(location) or is_source(location) or has_magic(location)
+    others = is_url(location) or bool(source_of(location)) or has_magic(location)
     return not others and location != STANDARD_INPUT and ":" not in location
 
 
