@@ -55,7 +55,7 @@ def test_the_page_shows_the_module_of_all_errors() -> None:
     modules = re.findall(r"^\.\. automodule:: (\S+)\n   :members:$", page, re.MULTILINE)
     assert {each.__module__ for each in catalogue().values()} == {
         *modules,
-        "bertlab_guard.corruption",
+        "bertlab_guard.errors",
     }
 
 
