@@ -30,7 +30,8 @@ from bertlab.api.batch import PackedBatch
 from bertlab.api.rng import CounterRNG
 from bertlab.config.merge import read_request
 from bertlab.training.cli import open_command
-from bertlab_guard.corruption import CorruptionError, StepAudit, Steps, _Copy, bit_sums
+from bertlab_guard.corruption import StepAudit, Steps, _Copy, bit_sums
+from bertlab_guard.errors import CorruptionError
 
 BEGIN, AFTER, SEEDS = 500, 60, 12
 CONFIG = """
