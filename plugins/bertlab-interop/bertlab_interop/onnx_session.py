@@ -39,7 +39,8 @@ class OnnxFile:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()
         options.log_severity_level = 4  # what is wrong is raised as well
-        self.largest = limit_memory(sum(each.stat().st_size for each in parts_of(path)))
+        parts = [each for each in (path, weights_beside(path)) if each.is_file()]
+        self.largest = limit_memory(sum(each.stat().st_size for each in parts))
         options.add_session_config_entry("session.use_env_allocators", "1")
         try:
             self.session = onnxruntime.InferenceSession(
@@ -108,10 +109,9 @@ def limit_memory(stored: int) -> int:
     return largest
 
 
-def parts_of(path: Path) -> list[Path]:
-    """Return a file, and that of its weights if there is one."""
-    weights = path.with_name(f"{path.name}.data")
-    return [path, weights] if weights.is_file() else [path]
+def weights_beside(path: Path) -> Path:
+    """Return where a file may have its weights apart: ``model.onnx.data``."""
+    return path.with_name(f"{path.name}.data")
 
 
 def check_file(path: Path) -> None:
@@ -169,12 +169,11 @@ def _tensors(model: Any) -> Iterator[Any]:  # noqa: ANN401  a ModelProto; Tensor
 def _check_place(path: Path, tensor: Any) -> None:  # noqa: ANN401  a TensorProto
     """Refuse weights that are anywhere but in the one file beside."""
     places = [each.value for each in tensor.external_data if each.key == "location"]
-    name = f"{path.name}.data"
-    beside = path.with_name(name)
-    if places != [name]:
+    beside = weights_beside(path)
+    if places != [beside.name]:
         raise CheckpointError(
             f"{path}: the weights {tensor.name[:80]!r} are in {str(places)[:200]}, expected "
-            f"{name} beside it"
+            f"{beside.name} beside it"
         )
     if not beside.is_file() or Path(os.path.realpath(beside)).parent != path.parent.resolve():
         raise CheckpointError(f"{beside}: no such file in the folder, though {path.name} names it")

@@ -289,17 +289,21 @@ def _numbers(names: Iterable[str]) -> dict[str, int]:
     return {name: number for number, name in enumerate(named, 1)}
 
 
+def _is_share(metric: str) -> bool:
+    """Whether a metric is from 0 to 1 by its name: ``accuracy``, ``span_f1``, ``f1/PER``."""
+    return metric.endswith(_SHARES) or "/f1/" in f"/{metric}"
+
+
 def _measure(
     study: str, name: str, runs: Mapping[Key, _Run], decides: bool, lower: Sequence[str]
 ) -> Measure:
     """Return a measure by its name: ``task metric``, or one of both."""
     task, _, metric = name.rpartition(" ")
-    share_by_name = metric.endswith(_SHARES) or "/f1/" in f"/{metric}"
-    is_known = share_by_name or metric.lower().endswith(_LOWER)
+    is_known = _is_share(metric) or metric.lower().endswith(_LOWER)
     if not task:
         task, metric = (study, name) if is_known else (name, "score")
     scores = [x for (_, own, _, _), run in runs.items() if own == name for x in run.scores.values()]
-    share = share_by_name and all(not np.isfinite(x) or 0 <= x <= 1 for x in scores)
+    share = _is_share(metric) and all(not np.isfinite(x) or 0 <= x <= 1 for x in scores)
     higher = name not in lower and not metric.lower().endswith(_LOWER)
     return Measure(task, metric, higher, share, decides)
 
@@ -365,7 +369,7 @@ def _unknown(
     assumed = [
         each.name
         for each in study.measures
-        if each.higher_is_better and each.is_primary and not each.metric.endswith(_SHARES)
+        if each.higher_is_better and each.is_primary and not _is_share(each.metric)
     ]
     if assumed:
         lines.append(f"higher is taken to be better of {', '.join(assumed)} (--lower says else)")
