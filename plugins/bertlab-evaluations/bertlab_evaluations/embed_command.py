@@ -7,7 +7,8 @@ from typing import Literal
 from jsonargparse import ArgumentParser
 
 from bertlab import CommandError, check_at_least
-from bertlab.extend import parse_arguments, say
+from bertlab.extend import check_model, parse_arguments, say
+from bertlab_evaluations.embedding_output import check_output
 
 
 def main(command: str, argv: list[str]) -> int:
@@ -84,6 +85,8 @@ def embed(
         CheckpointError: the model cannot be read.
         DataError: the text cannot be read, is empty, or a line is too long.
     """
+    check_model(model)
+    check_output(Path(output), text, overwrite, pool)
     # torch, not for --help
     from bertlab.extend import read_pretrained  # noqa: PLC0415
     from bertlab_evaluations.embedding import (  # noqa: PLC0415
@@ -92,13 +95,11 @@ def embed(
         check_windows,
     )
     from bertlab_evaluations.embedding_file import (  # noqa: PLC0415
-        check_output,
         embed_file,
         load_encoder,
         longest_window,
     )
 
-    check_output(Path(output), text, overwrite, pool)
     check_at_least("--batch_size", batch_size, 1)
     check_windows(window_pooling, window_stride, pool)
     encoder, tokenizer, source = load_encoder(read_pretrained(model))

@@ -9,6 +9,7 @@ from bertlab import CommandError, nearest
 from bertlab.api import ConfigError
 from bertlab.extend import (
     Config,
+    check_model,
     find_config,
     installed,
     needs_value,
@@ -78,7 +79,10 @@ def main(command: str, argv: list[str]) -> int:
         say(_USAGE.format(names=", ".join(installed("evaluation")), known=", ".join(_known())))
         return 0
     if ("--evaluation" in given) == ("--config" in given):
-        raise CommandError(f"{command}: expected NAME or --config FILE, one of them")
+        both = "; found both" if "--config" in given else f" (NAME: {', '.join(_names())})"
+        raise CommandError(f"{command}: expected NAME or --config FILE, one of them{both}")
+    if "--ckpt_path" in given:
+        check_model(given["--ckpt_path"])
     along = _is_true(given.get("--words_checkpoints", "false"))
     entries = _entries(given, rest)
     if "--ckpt_path" not in given:
@@ -98,6 +102,11 @@ def main(command: str, argv: list[str]) -> int:
 def _known() -> list[str]:
     """Return the names of the configs of evaluations that come with bertlab."""
     return [name.removeprefix(_FOLDER) for name in shipped_configs() if name.startswith(_FOLDER)]
+
+
+def _names() -> list[str]:
+    """Return what NAME may be: a config of an evaluation, or an evaluation that takes --data."""
+    return list(dict.fromkeys([*_known(), *installed("evaluation")]))
 
 
 def _named(argv: list[str], helping: bool) -> list[str]:
@@ -131,7 +140,7 @@ def _named(argv: list[str], helping: bool) -> list[str]:
 
 def _check_name(name: str, model: str | None) -> None:
     """Refuse a name that is nearly a known one, or stands in the model's place, before imports."""
-    known = [*_known(), *installed("evaluation")]
+    known = _names()
     if any(name in (each, each.rpartition(":")[2]) for each in known):
         return
     if model in known:

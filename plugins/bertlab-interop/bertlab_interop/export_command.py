@@ -11,6 +11,7 @@ from jsonargparse import ArgumentParser, Namespace
 from bertlab import CommandError
 from bertlab.extend import (
     add_to_json,
+    check_model,
     load_class,
     parse_arguments,
     print_table,
@@ -59,6 +60,7 @@ def main(command: str, argv: list[str]) -> int:
     parser = make_parser(command)
     _add_settings(parser, argv)
     given = parse_arguments(parser, argv)
+    check_model(given.source)
     from bertlab_interop.export import push_to  # noqa: PLC0415  torch, not for --help
 
     push = None if given.push is None else push_to(given.push, given.private)

@@ -25,6 +25,7 @@ from bertlab.extend import (
     read_pretrained,
     replacing,
 )
+from bertlab_modern.adapter_command import no_run
 from bertlab_modern.lora import KEPT, LoRA
 
 ENDING = ".adapter"
@@ -56,7 +57,7 @@ def save_adapter(run: str | Path, base: str | Path, name: str) -> Path:
         raise CommandError(f"--name: found {name!r}, expected the name of a file, such as sst2")
     file = find_checkpoint(run)
     if file is None:
-        raise CheckpointError(f"{run}: no such run or checkpoint of bertlab")
+        raise no_run(run)
     trained, start = read_pretrained(str(file)), read_pretrained(str(folder))
     merged = sorted(each.removesuffix(_BASE) for each in trained.state if each.endswith(_BASE))
     kept = _beside(trained, start, merged)

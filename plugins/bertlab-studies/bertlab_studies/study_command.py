@@ -13,7 +13,7 @@ from bertlab import CommandError, nearest
 from bertlab.extend import add_to_json, announce, parse_arguments, say
 from bertlab_studies.execute.contract import add_executor_options, option_names
 from bertlab_studies.execute.executor import StudyExecutor
-from bertlab_studies.settings import as_settings, parse_settings
+from bertlab_studies.settings import as_settings, find_study, parse_settings
 
 if TYPE_CHECKING:
     from bertlab_studies.report.report import Report
@@ -56,6 +56,8 @@ def main(argv: list[str]) -> int:
     study_dir = options.pop("study_dir")
     settings = parse_settings(options.pop("set"), "--set")
     evaluate_settings = parse_settings(options.pop("evaluate_set"), "--evaluate_set")
+    for name in names:
+        find_study(name)  # before torch is imported
     from bertlab.extend import quiet_lightning  # noqa: PLC0415
     from bertlab_studies.study import study  # noqa: PLC0415  imports torch, which help does without
 
