@@ -235,6 +235,7 @@ from bertlab.files import LARGEST_FILE as LARGEST_FILE
 from bertlab.files import WholeFile as WholeFile
 from bertlab.files import check_memory as check_memory
 from bertlab.files import create_text as create_text
+from bertlab.files import describe_missing as describe_missing
 from bertlab.files import explain_damage as explain_damage
 from bertlab.files import explain_failed_write as explain_failed_write
 from bertlab.files import make_folder as make_folder

@@ -17,7 +17,6 @@ from bertlab.checkpoints.huggingface import CONFIG_FILES, find_foreign, read_for
 from bertlab.checkpoints.pretrained import Pretrained, head_settings
 from bertlab.checkpoints.run_checkpoint import (
     LAST_FILE,
-    explain_no_checkpoint,
     find_checkpoint,
     last_checkpoint,
     read_run_checkpoint,
@@ -28,7 +27,7 @@ from bertlab.checkpoints.training_state import refusing_config
 from bertlab.config.request import Request
 from bertlab.config.yaml_files import Config, differences, split_arguments, yaml_inline
 from bertlab.data.module import EvaluationRows, TaskData
-from bertlab.data.sources import is_hub_name, no_such_run
+from bertlab.data.sources import explain_no_checkpoint, is_hub_name, no_such_run
 from bertlab.errors import CheckpointError, ConfigError, TokenizerError, say
 from bertlab.model.build import build_encoder
 from bertlab.model.module import BertModule
@@ -80,7 +79,7 @@ def read_checkpoint(request: Request, command: str) -> Pretrained | None:
         return None
     file = find_checkpoint(path, best=command != "fit")
     if file is None:
-        raise no_such_run(path, explain_no_checkpoint(path))
+        raise no_such_run(path)
     if command == "fit" and Path(path).is_dir() and file.name != LAST_FILE and is_first_process():
         say(f"goes on from {file}: {LAST_FILE} is of an earlier step, or not there")
     return _read_or_offer(file)

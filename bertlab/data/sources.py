@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shlex
 import stat
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -176,9 +177,22 @@ def check_model(given: str) -> None:
         find_model_folder(given)
 
 
-def no_such_run(path: str, why: str = "") -> CheckpointError:
-    """Return the error for a ``--ckpt_path`` that is no run; ``why`` says what it is instead."""
-    hint = why or _nearest_beside(Path(path).expanduser())
+def explain_no_checkpoint(path: str | Path) -> str:
+    """Say of a place that is there, but neither a run nor a checkpoint, what it is."""
+    folder = Path(path).expanduser()
+    if (folder / "config.json").is_file():
+        given = shlex.quote(str(path))
+        return (
+            f"; it is a Hugging Face folder: a new run begins with it by --model.init_from {given}"
+        )
+    if files := sorted(each.name for each in folder.glob("*.ckpt")):
+        return f"; expected one of the checkpoints in it, such as {folder / files[0]}, or the run"
+    return "; it is there, but holds no config.yaml and no checkpoints" if folder.is_dir() else ""
+
+
+def no_such_run(path: str) -> CheckpointError:
+    """Return the error for a ``--ckpt_path`` that is no run and no checkpoint."""
+    hint = explain_no_checkpoint(path) or _nearest_beside(Path(path).expanduser())
     return CheckpointError(f"--ckpt_path: {path}: no such run or checkpoint{hint}")
 
 

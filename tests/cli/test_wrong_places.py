@@ -29,6 +29,7 @@ MISTAKES = [
     ("embed runs/mini t.txt out.txt", "output: found 'out.txt', expected a name that ends in"),
     ("evaluate nowhere blimp", NO_HUB),
     ("evaluate runs/mine blimp", "runs/mine: no such folder; did you mean 'mini'?"),
+    ("evaluate blimp", "expected the model first: bertlab evaluate MODEL blimp"),
     ("evaluate runs/mini", "(NAME: all, attention, blimp,"),
     ("export runs/mine out", "runs/mine: no such folder; did you mean 'mini'?"),
     ("tokenizer --extend runs/mine --output out --add 3", "runs/mine: no such folder"),
@@ -36,6 +37,10 @@ MISTAKES = [
     ("adapter", "missing: MODEL"),
     ("study plan nowhere", "nowhere: no such study file or directory"),
     ("study run runs/mini", "runs/mini: not the directory of a study (it has no study.yaml)"),
+    ("study import owm.yaml", "no such file or folder in"),
+    ("watch runs/mine", "runs/mine: no such run; did you mean 'mini'?"),
+    ("watch runs/mini", "runs/mini: no such run (it has no manifest.json)"),
+    ("init own.yaml ner", "expected the kind first: bertlab init ner own.yaml"),
     ("doctor", "did you mean 'check-plugins'?"),
     ("fit --config own.yml", "did you mean 'own.yaml'?"),
 ]
@@ -43,6 +48,10 @@ MISTAKES = [
 EARLY = [
     ("predict nowhere --text x", "--ckpt_path: nowhere: no such run or checkpoint"),
     ("predict runs/mini --text x --output x.xlsx", "--output: x.xlsx: spreadsheets and packed"),
+    ("predict runs --text x", "runs: no such run or checkpoint; it is there, but holds no"),
+    ("prepare --corpus own.yaml --tokenizer nope --output o", "nope: no such file or folder"),
+    ("evaluate runs/mini blimp", "blimp reads ../shared/data/blimp, which is not here"),
+    ("fit", "fit: found no config and no data, expected a config, as in bertlab fit quickstart"),
     ("fit --config quickstart --data.corpus nope", "nope: no such file or folder in"),
     ("fit --config quickstart --model.init_from nowhere", NO_HUB),
 ]

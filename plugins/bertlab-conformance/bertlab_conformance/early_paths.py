@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from bertlab import CommandError
 from bertlab.api import Column
 from bertlab.extend import (
     STANDARD_INPUT,
@@ -32,6 +33,9 @@ from bertlab.extend import (
 )
 
 _AUTO = "auto"
+# what a run, or the folder of a model, has one of
+_OF_MODELS = ("manifest.json", "best.json", "checkpoints", "stages")
+_OF_MODELS += ("config.json", "bert_config.json")
 _LAST = "last"  # of --ckpt_path: the newest checkpoint of the config's own run
 _READ_OTHERWISE = ("format", "input_format", "delimiter", "quote", "header")
 _REQUIRED = ("text", "text_a", "text_b", "label", "labels", "question", "context", "tokens", "tags")
@@ -41,7 +45,7 @@ def check_places(command: str, request: Request) -> None:
     """Refuse a run, folder of weights, file of rows or column that is not there.
 
     Raises:
-        CommandError: no model is given.
+        CommandError: no model is given, or no data.
         CheckpointError: there is no such run or folder.
         DataError: there is no such file or column, or the file holds no rows.
     """
@@ -50,20 +54,31 @@ def check_places(command: str, request: Request) -> None:
     data = request.values.get("data") or {}
     if not isinstance(data, dict):  # the parser says so
         return
-    if command == "fit" and request.fine_tunes:
-        for location in _locations(data):
-            _check_rows(location, data)
-    if command == "fit" and request.objectives:
-        corpus = data.get("corpus")
-        for each in corpus if isinstance(corpus, list) else [corpus]:
-            if isinstance(each, str) and _is_missing(each):
-                raise no_such_source(each)
+    if command == "fit":
+        _check_training_data(request, data)
     if command == "predict":
         given, output = data.get("input"), request.values.get("output")
         if isinstance(given, str) and _is_missing(given):
             raise no_such_file(given)
         if isinstance(output, str) and request.values.get("output_format", _AUTO) == _AUTO:
             output_form(output)
+    path = request.ckpt_path
+    if path is not None and path != _LAST and _is_other_folder(Path(path).expanduser()):
+        raise no_such_run(path)
+
+
+def _check_training_data(request: Request, data: Mapping[str, Any]) -> None:
+    if not (request.files or request.ckpt_path or data):
+        raise CommandError(
+            "fit: found no config and no data, expected a config, as in bertlab fit quickstart, or "
+            "data: --data.corpus for text, --data.source for labelled rows; see bertlab fit --help"
+        )
+    for location in _locations(data) if request.fine_tunes else ():
+        _check_rows(location, data)
+    corpus = data.get("corpus") if request.objectives else None
+    for each in corpus if isinstance(corpus, list) else [corpus]:
+        if isinstance(each, str) and _is_missing(each):
+            raise no_such_source(each)
 
 
 def _check_weights(request: Request) -> None:
@@ -75,6 +90,13 @@ def _check_weights(request: Request) -> None:
             check_model(path)
         else:
             raise no_such_run(path)
+
+
+def _is_other_folder(path: Path) -> bool:
+    """Return whether a folder has nothing of a run or a model, such as the folder of all runs."""
+    if not path.is_dir() or any((path / name).exists() for name in _OF_MODELS):
+        return False
+    return not any(path.glob("*.index"))  # of a reader
 
 
 def _is_missing(location: str) -> bool:

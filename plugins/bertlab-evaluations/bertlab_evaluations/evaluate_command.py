@@ -118,7 +118,13 @@ def _named(argv: list[str], helping: bool) -> list[str]:
         raise CommandError(f"evaluate: found {shlex.join(words)}, expected MODEL NAME")
     options: list[str] = []
     model = None
-    if words and (not helping or len(words) > 1):
+    is_name = len(words) == 1 and words[0] in _names() and not Path(words[0]).exists()
+    if is_name and not helping and "--ckpt_path" not in given:
+        raise CommandError(
+            f"evaluate: found {words[0]} and no model, expected the model first: "
+            f"bertlab evaluate MODEL {words[0]}"
+        )
+    if words and not is_name and (not helping or len(words) > 1):
         model = words.pop(0)
         if "--ckpt_path" in given:
             raise CommandError(f"evaluate: found {model} and --ckpt_path, expected one model")
@@ -157,14 +163,10 @@ def _is_true(given: str) -> bool:
 
 
 def _entries(given: dict[str, str], rest: list[str]) -> "list[EvaluationEntry]":
-    from bertlab.extend import parse_arguments  # noqa: PLC0415
-    from bertlab_evaluations.entries import (  # noqa: PLC0415  torch, not for --help
-        entry_parser,
-        make_entry,
-        read_entries,
-    )
-
     if "--config" not in given:
+        from bertlab.extend import parse_arguments  # noqa: PLC0415
+        from bertlab_evaluations.entries import entry_parser, make_entry  # noqa: PLC0415  torch
+
         plugin = given["--evaluation"]
         parser = entry_parser(plugin)
         return [make_entry(given.get("--name", plugin), parse_arguments(parser, rest))]
@@ -180,6 +182,8 @@ def _entries(given: dict[str, str], rest: list[str]) -> "list[EvaluationEntry]":
         if key != "evaluations":
             hint = nearest(str(key), ["evaluations"])
             raise ConfigError(f"{path}: no key is called {key!r}{hint} (there is: evaluations)")
+    from bertlab_evaluations.entries import read_entries  # noqa: PLC0415  torch, not for --help
+
     return read_entries(content.get("evaluations"), f"{path}: evaluations")
 
 

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 from jsonargparse import ArgumentParser
 
 from bertlab import CommandError, nearest
-from bertlab.extend import add_to_json, announce, parse_arguments, say
+from bertlab.api import DataError
+from bertlab.extend import (
+    add_to_json,
+    announce,
+    describe_missing,
+    is_url,
+    parse_arguments,
+    say,
+)
 from bertlab_studies.execute.contract import add_executor_options, option_names
 from bertlab_studies.execute.executor import StudyExecutor
 from bertlab_studies.settings import as_settings, find_study, parse_settings
@@ -338,12 +346,14 @@ def import_scores(
         delimiter: between cells; found out if not given.
         output: folder of the report; runs/studies/NAME-OF-THE-FILE if not given.
     """
+    if len(files) != 1:
+        raise CommandError(f"study import: found {' '.join(files) or 'no file'}, expected one file")
+    if not is_url(files[0]) and not Path(files[0]).expanduser().exists():
+        raise DataError(describe_missing(files[0], (), "a table: CSV, TSV, JSON or Parquet"))
     from bertlab_studies.imported_scores import import_scores as read_scores  # noqa: PLC0415
     from bertlab_studies.report.render import write_report  # noqa: PLC0415
     from bertlab_studies.report.report import report_of  # noqa: PLC0415
 
-    if len(files) != 1:
-        raise CommandError(f"study import: found {' '.join(files) or 'no file'}, expected one file")
     scores = read_scores(
         files[0],
         baseline=baseline,
