@@ -34,8 +34,10 @@ from bertlab.extend import (
 
 _AUTO = "auto"
 # what a run, or the folder of a model, has one of
-_OF_MODELS = ("manifest.json", "best.json", "checkpoints", "stages")
-_OF_MODELS += ("config.json", "bert_config.json")
+_OF_MODELS = (
+    *("manifest.json", "best.json", "checkpoints", "stages"),
+    *("config.json", "bert_config.json"),
+)
 _LAST = "last"  # of --ckpt_path: the newest checkpoint of the config's own run
 _READ_OTHERWISE = ("format", "input_format", "delimiter", "quote", "header")
 _REQUIRED = ("text", "text_a", "text_b", "label", "labels", "question", "context", "tokens", "tags")

@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Sequence
+from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,10 +13,13 @@ from bertlab.extend import (
     check_model,
     find_config,
     installed,
+    is_url,
     needs_value,
+    no_such_file,
     read_config,
     say,
     shipped_configs,
+    source_of,
     split_arguments,
 )
 
@@ -163,6 +167,8 @@ def _is_true(given: str) -> bool:
 
 
 def _entries(given: dict[str, str], rest: list[str]) -> "list[EvaluationEntry]":
+    if "--config" not in given and not {"-h", "--help"} & {*rest}:
+        _check_data(rest)
     if "--config" not in given:
         from bertlab.extend import parse_arguments  # noqa: PLC0415
         from bertlab_evaluations.entries import entry_parser, make_entry  # noqa: PLC0415  torch
@@ -185,6 +191,16 @@ def _entries(given: dict[str, str], rest: list[str]) -> "list[EvaluationEntry]":
     from bertlab_evaluations.entries import read_entries  # noqa: PLC0415  torch, not for --help
 
     return read_entries(content.get("evaluations"), f"{path}: evaluations")
+
+
+def _check_data(rest: list[str]) -> None:
+    """Refuse rows that are not given or not there, before torch is imported."""
+    found = _take_options(rest, ["--data"])[0]["--data"]
+    if not found:
+        raise ConfigError("missing: --data")
+    is_path = not is_url(found[-1]) and not source_of(found[-1]) and not has_magic(found[-1])
+    if is_path and not Path(found[-1]).expanduser().exists():
+        raise no_such_file(found[-1])
 
 
 def _with_data(content: Config, rest: list[str], path: Path) -> list[str]:

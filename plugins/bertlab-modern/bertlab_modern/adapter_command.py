@@ -16,6 +16,14 @@ def no_run(source: str | Path) -> CheckpointError:
     return CheckpointError(f"{source}: no such run or checkpoint of bertlab")
 
 
+def check_target(base: str | Path, name: str) -> None:
+    """Refuse a base that is no folder, or a name that no file can have: CommandError."""
+    if not Path(base).expanduser().is_dir():
+        raise CommandError(f"{base}: expected a folder, in which the adapter is written")
+    if not name or Path(name).name != name or name.startswith("."):
+        raise CommandError(f"--name: found {name!r}, expected the name of a file, such as sst2")
+
+
 class SaveAdapter(Command):
     """Save what a run changed of its base alone; join it again."""
 
@@ -27,6 +35,8 @@ class SaveAdapter(Command):
             raise CommandError("adapter: expected --base FOLDER and --name NAME, or --join FILE")
         if not Path(given.model).exists():
             raise no_run(given.model)
+        if given.join is None:
+            check_target(given.base, given.name)
         from bertlab_modern.saved_adapters import join_adapter, save_adapter  # noqa: PLC0415  torch
 
         if given.join is not None:
