@@ -107,6 +107,7 @@ from bertlab.config.yaml_files import read_config as read_config
 from bertlab.config.yaml_files import split_arguments as split_arguments
 from bertlab.config.yaml_files import yaml_inline as yaml_inline
 from bertlab.data.corpus.corpus import Corpus as Corpus
+from bertlab.data.corpus.corpus import no_such_source as no_such_source
 from bertlab.data.corpus.corpus import read_documents as read_documents
 from bertlab.data.corpus.corpus import read_raw_documents as read_raw_documents
 from bertlab.data.corpus.documents import Document as Document
@@ -154,6 +155,7 @@ from bertlab.data.rows.files import looks_like_path as looks_like_path
 from bertlab.data.rows.files import no_such_file as no_such_file
 from bertlab.data.rows.files import open_all as open_all
 from bertlab.data.rows.files import open_rows as open_rows
+from bertlab.data.rows.files import output_form as output_form
 from bertlab.data.rows.lines import DAMAGED_PACKED as DAMAGED_PACKED
 from bertlab.data.rows.lines import STANDARD_INPUT as STANDARD_INPUT
 from bertlab.data.rows.lines import hold as hold
@@ -182,9 +184,12 @@ from bertlab.data.sampler import load_sampler as load_sampler
 from bertlab.data.sampler import pair_labels as pair_labels
 from bertlab.data.sampler import pair_pieces as pair_pieces
 from bertlab.data.sources import RemoteFile as RemoteFile
+from bertlab.data.sources import check_model as check_model
 from bertlab.data.sources import default_cache_dir as default_cache_dir
+from bertlab.data.sources import is_hub_name as is_hub_name
 from bertlab.data.sources import is_url as is_url
 from bertlab.data.sources import located as located
+from bertlab.data.sources import no_such_run as no_such_run
 from bertlab.data.sources import sha256_of as sha256_of
 from bertlab.data.sources import source_of as source_of
 from bertlab.encoders.attention import add_attention_kernel as add_attention_kernel
@@ -230,6 +235,7 @@ from bertlab.files import LARGEST_FILE as LARGEST_FILE
 from bertlab.files import WholeFile as WholeFile
 from bertlab.files import check_memory as check_memory
 from bertlab.files import create_text as create_text
+from bertlab.files import describe_missing as describe_missing
 from bertlab.files import explain_damage as explain_damage
 from bertlab.files import explain_failed_write as explain_failed_write
 from bertlab.files import make_folder as make_folder

@@ -14,27 +14,17 @@ from bertlab.api.exchange import CheckpointReader, ForeignCheckpoint
 from bertlab.api.huggingface import HuggingFaceForm
 from bertlab.checkpoints.pretrained import Pretrained, read_head
 from bertlab.checkpoints.tensor_files import list_limited, read_tensors
+from bertlab.data.sources import WEIGHT_FILES, find_model_folder
 from bertlab.encoders.layers import MOST_LAYERS
-from bertlab.errors import CheckpointError, ConfigError, PluginError, nearest, without_secrets
+from bertlab.errors import CheckpointError, ConfigError, PluginError, nearest
 from bertlab.files import names_in, read_object
 from bertlab.model.build import build_encoder
 from bertlab.plugins.index import FILES_OF_READERS, FIRST_PARTY, installed, load_class, where_to_get
 from bertlab.tokenizer.files import load_tokenizer
 
-WEIGHT_FILES = (  # best first
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "pytorch_model.bin",
-    "pytorch_model.bin.index.json",
-)
 CONFIG_FILES = ("config.json", "bert_config.json")  # the second of BERT's own checkpoints
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt")
 TRAINED_MAX_LENGTH = "trained_max_length"  # bertlab's own key of config.json
-# bert-base-uncased, google-bert/bert-base-uncased; not ../x, not a/b/c
-HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", re.ASCII)
-_HUB_ADDRESS = re.compile(r"^(hf:(//)?|https?://(huggingface\.co|hf\.co)/)")
-_HUB_SAFETENSORS = ("*.json", "*.txt", "model*.safetensors")
-_HUB_BIN = ("*.json", "*.txt", "pytorch_model*.bin")
 
 
 @dataclass
@@ -88,7 +78,7 @@ def read_huggingface(folder_or_hub_name: str | Path) -> Pretrained:
     ``beta`` of LayerNorms too. ``is_decoder`` becomes ``causal``; ``seq_relationship`` of such a
     model is left out, as ``transformers`` pools the first token and bertlab the last.
     """
-    folder = _find_folder(folder_or_hub_name)
+    folder = find_model_folder(folder_or_hub_name)
     path = config_file(folder)
     content = read_huggingface_config(path)
     form_of(content, path)[1].arguments(content, path)  # what it refuses needs no weights
@@ -325,47 +315,3 @@ def _drop_tied_decoder(parts: _Parts, form: HuggingFaceForm, weights: Path) -> N
                 f"{weights}: {form.decoder}.{kind} is not tied to {shared}; untied "
                 "decoders are not supported, as bertlab's language-model heads share that tensor"
             )
-
-
-def _find_folder(folder_or_hub_name: str | Path) -> Path:
-    folder = Path(folder_or_hub_name).expanduser()
-    if folder.is_dir():
-        return folder
-    if folder.exists():
-        raise CheckpointError(f"{folder}: is a file, expected the folder that holds config.json")
-    address = without_secrets(str(folder_or_hub_name))  # what follows hf:// may have a user as well
-    named = _HUB_ADDRESS.sub("", address)
-    if named != address:
-        raise CheckpointError(
-            f"{folder_or_hub_name}: is an address, expected the model's name on the hub: "
-            f"{named.strip('/')}"
-        )
-    siblings = [path.name for path in folder.parent.iterdir()] if folder.parent.is_dir() else []
-    hint = nearest(folder.name, siblings)
-    if isinstance(folder_or_hub_name, Path) or not HUB_NAME.fullmatch(folder_or_hub_name):
-        raise CheckpointError(f"{folder}: no such folder{hint}")
-    return _download(folder_or_hub_name, hint)
-
-
-def _download(name: str, hint: str) -> Path:
-    """Fetch weights, config and tokenizer of a hub name into Hugging Face's cache."""
-    from huggingface_hub import snapshot_download  # noqa: PLC0415  slow, and rarely needed
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError  # noqa: PLC0415
-
-    try:
-        # pytorch_model.bin, of the same size, is fetched only where there is nothing else
-        folder = Path(snapshot_download(name, allow_patterns=list(_HUB_SAFETENSORS)))
-        if _first_file(folder, WEIGHT_FILES) is None:
-            folder = Path(snapshot_download(name, allow_patterns=list(_HUB_BIN)))
-    except LocalEntryNotFoundError:
-        raise CheckpointError(
-            f"{name}: no such folder{hint}, and the Hugging Face hub cannot be reached nor has "
-            "its cache this name; check the path, or download the model where there is a network"
-        ) from None
-    except (HfHubHTTPError, OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise CheckpointError(
-            f"{name}: no such folder{hint}, and the Hugging Face hub refused it ({reason}); "
-            "hub names look like google-bert/bert-base-uncased"
-        ) from None
-    return folder

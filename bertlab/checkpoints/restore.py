@@ -13,11 +13,10 @@ from torchmetrics import Metric
 from bertlab.api.examples import Labels
 from bertlab.api.task import Head, Task, TaskContext
 from bertlab.api.tokenizer import Tokenizer
-from bertlab.checkpoints.huggingface import CONFIG_FILES, HUB_NAME, find_foreign, read_foreign
+from bertlab.checkpoints.huggingface import CONFIG_FILES, find_foreign, read_foreign
 from bertlab.checkpoints.pretrained import Pretrained, head_settings
 from bertlab.checkpoints.run_checkpoint import (
     LAST_FILE,
-    explain_no_checkpoint,
     find_checkpoint,
     last_checkpoint,
     read_run_checkpoint,
@@ -28,7 +27,8 @@ from bertlab.checkpoints.training_state import refusing_config
 from bertlab.config.request import Request
 from bertlab.config.yaml_files import Config, differences, split_arguments, yaml_inline
 from bertlab.data.module import EvaluationRows, TaskData
-from bertlab.errors import CheckpointError, ConfigError, TokenizerError, nearest, say
+from bertlab.data.sources import explain_no_checkpoint, is_hub_name, no_such_run
+from bertlab.errors import CheckpointError, ConfigError, TokenizerError, say
 from bertlab.model.build import build_encoder
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import read_optimizer
@@ -79,23 +79,17 @@ def read_checkpoint(request: Request, command: str) -> Pretrained | None:
         return None
     file = find_checkpoint(path, best=command != "fit")
     if file is None:
-        parent = Path(path).expanduser().parent
-        beside = [each.name for each in parent.iterdir()] if parent.is_dir() else []
-        hint = explain_no_checkpoint(path) or nearest(Path(path).name, beside)
-        raise CheckpointError(f"--ckpt_path: {path}: no such run or checkpoint{hint}")
+        raise no_such_run(path)
     if command == "fit" and Path(path).is_dir() and file.name != LAST_FILE and is_first_process():
         say(f"goes on from {file}: {LAST_FILE} is of an earlier step, or not there")
     return _read_or_offer(file)
 
 
 def is_model(path: str) -> bool:
-    """Return whether a path is a folder of Hugging Face's or BERT's, and not a run of bertlab's.
-
-    OWNER/NAME is a model of the hub, unless there is a folder OWNER: then it is a run's directory.
-    """
+    """Return whether a path is a folder of Hugging Face's or BERT's, and not a run of bertlab's."""
     folder = Path(path).expanduser()
     if not os.path.lexists(folder):
-        return "/" in path and bool(HUB_NAME.fullmatch(path)) and not folder.parent.exists()
+        return "/" in path and is_hub_name(path)
     named = any((folder / name).is_file() for name in CONFIG_FILES)
     return named and not (folder / MANIFEST_FILE).exists()
 
@@ -107,18 +101,13 @@ def use_folder(request: Request) -> list[str]:
     """
     assert request.ckpt_path is not None
     found = read_foreign(request.ckpt_path)
-    keys = [key for key, _, _ in split_arguments(request.argv)]
-    rest = [
-        token
-        for key, _, tokens in split_arguments(request.argv)
-        if key != "--ckpt_path"
-        for token in tokens
-    ]
+    given = split_arguments(request.argv)
+    rest = [token for key, _, tokens in given if key != "--ckpt_path" for token in tokens]
     rest += ["--model.init_from", request.ckpt_path]
     if not request.fine_tunes and not request.objectives_named:
         if found.head is not None:
             # the head that reads two texts has the same layers
-            is_pair = "--data.text_pair" in keys and "Sequence" in found.head.layout.kind
+            is_pair = request.is_argument("data.text_pair") and "Sequence" in found.head.layout.kind
             settings = head_settings(found.head, "sentence_pair" if is_pair else None)
             rest += ["--model.head", yaml_inline(settings)]
         elif found.task_states:
@@ -128,7 +117,7 @@ def use_folder(request: Request) -> list[str]:
                 f"{found.source}: has an encoder only, nothing to predict with; fine-tune it with "
                 f"--model.init_from {request.ckpt_path}, or see bertlab embed"
             )
-    if "--data.max_seq_length" not in keys and not request.files:
+    if not request.is_argument("data.max_seq_length") and not request.files:
         longest = found.encoder_config.get("max_position_embeddings", _LONGEST)
         rest += ["--data.max_seq_length", str(min(longest, _LONGEST))]
     return rest
@@ -162,9 +151,8 @@ def last_run(request: Request) -> Path | None:
         # quickstart and quickstart-2, not quickstart-large
         numbered = re.compile(rf"{re.escape(name)}(-\d+)?")
         runs = [each for each in Path("runs").glob(f"{name}*") if numbered.fullmatch(each.name)]
-    places = (
-        (run, at) for run in runs for at in (run, *run.glob("stages/*"))
-    )  # of a run in stages
+    # a run in stages has checkpoints of each
+    places = ((run, at) for run in runs for at in (run, *run.glob("stages/*")))
     files = ((last_checkpoint(at), run) for run, at in places)
     found = [(file.stat().st_mtime, run) for file, run in files if file is not None]
     return max(found, default=(0.0, None))[1]

@@ -1,7 +1,6 @@
 """bertlab's own checkpoints: Lightning's file plus the resolved config and the tokenizer."""
 
 import re
-import shlex
 import zipfile
 from inspect import signature
 from pathlib import Path
@@ -94,19 +93,6 @@ def _step_of(file: Path) -> int:
         return -1
     step = content.get("global_step") if isinstance(content, dict) else None
     return step if type(step) is int else -1
-
-
-def explain_no_checkpoint(path: str | Path) -> str:
-    """Say of a place that is there, but neither a run nor a checkpoint, what it is."""
-    folder = Path(path).expanduser()
-    if (folder / "config.json").is_file():
-        given = shlex.quote(str(path))
-        return (
-            f"; it is a Hugging Face folder: a new run begins with it by --model.init_from {given}"
-        )
-    if files := sorted(each.name for each in folder.glob("*.ckpt")):
-        return f"; expected one of the checkpoints in it, such as {folder / files[0]}, or the run"
-    return "; it is there, but holds no config.yaml and no checkpoints" if folder.is_dir() else ""
 
 
 def _best_checkpoint(run: Path) -> Path:

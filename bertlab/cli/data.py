@@ -123,15 +123,16 @@ def make_store(
     elsewhere: "AbstractContextManager[OrderedMap | None] | None" = None,
 ) -> None:
     """Tokenise a corpus into a token store and print the data report."""
+    from bertlab.tokenizer.files import load_tokenizer  # noqa: PLC0415  tokenizers, not for --help
+
+    loaded, folder = load_tokenizer(Path(tokenizer)), Path(output)
     from bertlab.data.corpus.prepare import open_prepared_before, prepare  # noqa: PLC0415  torch
     from bertlab.data.corpus.store import StoreReport, check_pairs  # noqa: PLC0415
     from bertlab.data.loader import report_store  # noqa: PLC0415
     from bertlab.data.sampler import check_max_seq_length  # noqa: PLC0415
-    from bertlab.tokenizer.files import load_tokenizer  # noqa: PLC0415
 
     check_max_seq_length(max_seq_length)
     check_at_least("workers", workers, 1)
-    loaded, folder = load_tokenizer(Path(tokenizer)), Path(output)
     store = open_prepared_before(source, loaded, folder)
     if store is None:
         with elsewhere or nullcontext() as away:

@@ -35,12 +35,6 @@ COMMANDS = {
 }
 # of keys below data, for predict
 _SHORT = ("--text", "--text_pair", "--input", "--input_format")
-# what others call a command
-_CALLED_ELSEWHERE = {
-    **dict.fromkeys(("train", "pretrain", "finetune", "fine-tune", "run"), "fit"),
-    **dict.fromkeys(("eval", "score"), "evaluate"),
-    **{"infer": "predict", "preprocess": "prepare", "serve": "demo", "convert": "export"},
-}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -109,7 +103,9 @@ def run(arguments: list[str]) -> int:
     if "--json" in arguments:
         return find_command("json").main(arguments)
     if not arguments or arguments[0] in ("-h", "--help", "help"):
-        say(usage())
+        from bertlab.cli.fit_help import usage  # noqa: PLC0415
+
+        say(usage({name: line_of(name) for name in command_names()}))
         return 0
     command, rest = arguments[0], arguments[1:]
     if command == "--version":
@@ -194,7 +190,9 @@ def find_command(name: str) -> "Command":
 
     known = command_names()
     if name not in known:
-        meant = _CALLED_ELSEWHERE.get(name, name)
+        from bertlab.config.parse import OTHER_COMMANDS  # noqa: PLC0415  for errors only
+
+        meant = OTHER_COMMANDS.get(name, name)
         if meant not in known and (package := package_of("command", meant)) is not None:
             raise CommandError(f"`bertlab {meant}` comes with {package}: pip install {package}")
         raise CommandError(
@@ -203,25 +201,6 @@ def find_command(name: str) -> "Command":
         )
     found: Command = load_class("command", name, Command)()
     return found
-
-
-def usage() -> str:
-    """Return the text of ``bertlab --help``."""
-    names = command_names()
-    width = max(map(len, names)) + 1
-    lines = [
-        "usage: bertlab [--version] [--help] COMMAND …",
-        "",
-        "Pre-train, fine-tune and ablate BERT from config files.",
-        "",
-        *(f"  {name:<{width}}{line_of(name)}" for name in names),
-        "",
-        "Start with:  bertlab fit quickstart",
-        *["With texts of your own:  bertlab init classification my.yaml"][: "init" in names],
-        "Options of a command:  bertlab COMMAND --help",
-        "A traceback for an error:  BERTLAB_DEBUG=1 bertlab COMMAND …",
-    ]
-    return "\n".join(lines) + "\n"
 
 
 def line_of(command: str) -> str:

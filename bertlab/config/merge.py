@@ -86,8 +86,7 @@ def read_request(
     given: list[tuple[str, object]] = list((settings or {}).items())
     for key, value, _ in split_arguments(argv):
         if key in ("--config", "-c"):
-            given_path = needs_value(key, value)
-            path = Path(given_path) if Path(given_path).is_file() else find_config(given_path)
+            path = find_config(needs_value(key, value))
             merge.add_file(path, read_config(path))
         elif key == "--print_config":
             merge.request.prints = value or ""

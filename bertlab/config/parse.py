@@ -79,8 +79,7 @@ def refusal(
 def explain(message: str, parser: ArgumentParser, content: Mapping[str, Any] | None = None) -> str:
     """Return jsonargparse's message as one line, with the nearest valid key where it helps."""
     for pattern, answer in _ANSWERS:
-        found = re.match(pattern, message, re.DOTALL)
-        if found:
+        if found := re.match(pattern, message, re.DOTALL):
             if answer is _explain_value and (inside := _inside(found[1], parser, content)):
                 return inside
             return answer(found, parser)
@@ -319,6 +318,7 @@ _MAX_LISTED = 10
 _OTHERS: dict[str, dict[str, str]]
 _OTHERS = json.loads(Path(__file__).with_name("other_names.json").read_text("utf-8"))
 OTHER_NAMES, OTHER_VALUES = _OTHERS["keys"], _OTHERS["trainer.precision"]
+OTHER_COMMANDS = _OTHERS["commands"]
 # keys of data that only labelled rows have, and a name of what stands in order
 _OF_ROWS = {"columns", "format", "label_names", "source", "test", "train", "validation"}
 _OF_MODELS = {"checkpoint", "ckpt_path", "init_from", "model", "run"}

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bertlab.config.yaml_files import Config, put_at, value_at, yaml_inline
-from bertlab.errors import ConfigError
+from bertlab.errors import CommandError, ConfigError
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 # of what is logged beside the figures of heads: val/loss, val/heads/mean, train/objectives
@@ -165,7 +165,11 @@ class Request:
     @property
     def init_from(self) -> str | None:
         """``model.init_from``, if given anywhere."""
-        return self._text("model.init_from")
+        found = self._text("model.init_from")
+        if found and found.lower() in ("none", "nil", "no", "false") and not Path(found).exists():
+            key = "model.init_from"
+            raise ConfigError(f"{self.where(key)}{key}: found {found!r}; did you mean null?")
+        return found
 
     @property
     def init_optimizer(self) -> bool:
@@ -201,6 +205,14 @@ class Request:
             if each == source:
                 put_at(found, key, value_at(self.values, key))
         return found
+
+    def check_weights(self, command: str) -> None:
+        """Refuse a command that needs weights and is given none."""
+        if command != "fit" and not (self.ckpt_path or self.init_from or self.helps):
+            raise CommandError(
+                f"{command}: no weights; expected --ckpt_path with a run or checkpoint, or "
+                "--model.init_from with a Hugging Face model"
+            )
 
     def check_text(self) -> None:
         """Refuse text of objectives beside heads that is given otherwise than it is read."""

@@ -90,9 +90,9 @@ def _nearest_config(path: Path, others: Iterable[Path]) -> str:
     names = offered_names()
     # what is compared, and what it stands for: mrpc -> finetune/mrpc
     choices = {name.rpartition("/")[2]: name for name in names} | {name: name for name in names}
-    files = (*path.parent.glob(f"*{_ENDING}"), *others)
-    choices |= {_bare_name(each): str(each) for each in files}
-    matches = get_close_matches(_bare_name(path), choices, n=1, cutoff=0.6)
+    files = (*path.parent.glob("*.y*ml"), *others)  # my.yaml for my.yml
+    choices |= {_bare_name(each).removesuffix(".yml"): str(each) for each in files}
+    matches = get_close_matches(_bare_name(path).removesuffix(".yml"), choices, n=1, cutoff=0.6)
     return f"; did you mean {choices[matches[0]]!r}?" if matches else ""
 
 

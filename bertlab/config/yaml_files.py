@@ -230,9 +230,8 @@ def read_config(path: Path) -> Config:
         raise ConfigFileError(
             f"{path}: found a {found}, expected a mapping of keys to values{hint}"
         )
-    for key in content:
-        if not isinstance(key, str):
-            raise ConfigFileError(f"{path}: found the key {key!r}, expected keys that are texts")
+    if others := [key for key in content if not isinstance(key, str)]:
+        raise ConfigFileError(f"{path}: found the key {others[0]!r}, expected keys that are texts")
     return content
 
 
@@ -245,21 +244,18 @@ def _where_and_why(error: yaml.YAMLError) -> str:
 
 def split_arguments(argv: Sequence[str]) -> Iterator[tuple[str, str | None, list[str]]]:
     """Yield each argument as its key, its value if any, and its tokens as they were given."""
-    position = 0
-    while position < len(argv):
-        token = argv[position]
-        following = argv[position + 1] if position + 1 < len(argv) else None
+    rest = list(argv)
+    while rest:
+        token = rest.pop(0)
         # --a=1; --a 1 and --a -1, as a number may be negative; --flag --a has no value
         if token.startswith("--") and "=" in token:
             key, value = token.split("=", 1)
             yield key, value, [token]
-            position += 1
-        elif token.startswith("-") and following is not None and not following.startswith("--"):
-            yield token, following, [token, following]
-            position += 2
+        elif token.startswith("-") and rest and not rest[0].startswith("--"):
+            value = rest.pop(0)
+            yield token, value, [token, value]
         else:
             yield token, None, [token]
-            position += 1
 
 
 def join_negative(argv: Sequence[str]) -> list[str]:

@@ -1,11 +1,13 @@
-"""What a location in a config is: a path, a URL, or an installed source such as ``hf:NAME``."""
+"""What a location is: a path, a URL, an installed source such as ``hf:NAME``, or a model."""
 
 import contextlib
+import glob
 import hashlib
 import io
 import json
 import os
 import re
+import shlex
 import stat
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -14,10 +16,21 @@ from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
 from bertlab.api.examples import DataSource
-from bertlab.errors import ConfigError
+from bertlab.errors import CheckpointError, ConfigError, nearest, without_secrets
 from bertlab.files import make_folder, open_to_read, write_text
 from bertlab.plugins.index import installed, load_class, of_package
 
+WEIGHT_FILES = (  # best first
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+)
+# bert-base-uncased, google-bert/bert-base-uncased; not ../x, not a/b/c
+HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", re.ASCII)
+_HUB_ADDRESS = re.compile(r"^(hf:(//)?|https?://(huggingface\.co|hf\.co)/)")
+_HUB_SAFETENSORS = ("*.json", "*.txt", "model*.safetensors")
+_HUB_BIN = ("*.json", "*.txt", "pytorch_model*.bin")
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 
 
@@ -79,8 +92,7 @@ def located(location: str) -> File:
     """Return the file that a location stands for, which may not be there."""
     if not is_url(location):
         return Path(location)
-    local = re.match(r"(?:file|local)://", location, re.IGNORECASE)
-    if local:
+    if local := re.match(r"(?:file|local)://", location, re.IGNORECASE):
         return Path(location[local.end() :])
     made = of_package("data.UrlFile", ConfigError, f"{location}: cannot read a URL")
     return cast("RemoteFile", made(location))
@@ -151,3 +163,88 @@ def open_source(location: str, /, **settings: Any) -> DataSource:  # noqa: ANN40
             f"{location}: {error}; settings are given as data.corpus: {{source: {location}, …}}"
         ) from None
     return found(location, argument, **settings)
+
+
+def check_model(given: str) -> None:
+    """Refuse a model that is neither here nor on the hub: by a command, before it imports torch.
+
+    Raises:
+        CheckpointError: there is none.
+    """
+    path = Path(given).expanduser()
+    # of a reader, bert_model.ckpt stands for bert_model.ckpt.index
+    if not path.exists() and not any(path.parent.glob(f"{glob.escape(path.name)}.*")):
+        find_model_folder(given)
+
+
+def explain_no_checkpoint(path: str | Path) -> str:
+    """Say of a place that is there, but neither a run nor a checkpoint, what it is."""
+    folder = Path(path).expanduser()
+    if (folder / "config.json").is_file():
+        given = shlex.quote(str(path))
+        return (
+            f"; it is a Hugging Face folder: a new run begins with it by --model.init_from {given}"
+        )
+    if files := sorted(each.name for each in folder.glob("*.ckpt")):
+        return f"; expected one of the checkpoints in it, such as {folder / files[0]}, or the run"
+    return "; it is there, but holds no config.yaml and no checkpoints" if folder.is_dir() else ""
+
+
+def no_such_run(path: str) -> CheckpointError:
+    """Return the error for a ``--ckpt_path`` that is no run and no checkpoint."""
+    hint = explain_no_checkpoint(path) or _nearest_beside(Path(path).expanduser())
+    return CheckpointError(f"--ckpt_path: {path}: no such run or checkpoint{hint}")
+
+
+def find_model_folder(folder_or_hub_name: str | Path) -> Path:
+    """Return the folder of a Hugging Face model, which is fetched if a hub name says which.
+
+    Raises:
+        CheckpointError: there is none.
+    """
+    folder = Path(folder_or_hub_name).expanduser()
+    if folder.is_dir():
+        return folder
+    if folder.exists():
+        raise CheckpointError(f"{folder}: is a file, expected the folder that holds config.json")
+    address = without_secrets(str(folder_or_hub_name))  # what follows hf:// may have a user as well
+    named = _HUB_ADDRESS.sub("", address)
+    if named != address:
+        raise CheckpointError(
+            f"{folder_or_hub_name}: is an address, expected the model's name on the hub: "
+            f"{named.strip('/')}"
+        )
+    hint = _nearest_beside(folder)
+    if isinstance(folder_or_hub_name, Path) or not is_hub_name(folder_or_hub_name):
+        raise CheckpointError(f"{folder}: no such folder{hint}")
+    return _download(folder_or_hub_name, hint)
+
+
+def is_hub_name(given: str) -> bool:
+    """Return whether the hub can have a model of a name: OWNER/NAME, if OWNER is no folder here."""
+    return bool(HUB_NAME.fullmatch(given)) and not ("/" in given and Path(given).parent.is_dir())
+
+
+def _nearest_beside(path: Path) -> str:
+    folder = path.parent
+    return nearest(path.name, [each.name for each in folder.iterdir()] if folder.is_dir() else ())
+
+
+def _download(name: str, hint: str) -> Path:
+    """Fetch weights, config and tokenizer of a hub name into Hugging Face's cache."""
+    from huggingface_hub import snapshot_download  # noqa: PLC0415  slow, and rarely needed
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError  # noqa: PLC0415
+
+    try:
+        # pytorch_model.bin, of the same size, is fetched only where there is nothing else
+        folder = Path(snapshot_download(name, allow_patterns=list(_HUB_SAFETENSORS)))
+        if not any((folder / each).is_file() for each in WEIGHT_FILES):
+            folder = Path(snapshot_download(name, allow_patterns=list(_HUB_BIN)))
+        return folder
+    except LocalEntryNotFoundError:
+        why = "cannot be reached nor has its cache this name; check the path, or download the "
+        why += "model where there is a network"
+    except (HfHubHTTPError, OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        why = f"refused it ({reason}); hub names look like google-bert/bert-base-uncased"
+    raise CheckpointError(f"{name}: no such folder{hint}, and the Hugging Face hub {why}")

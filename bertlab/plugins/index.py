@@ -317,6 +317,12 @@ def missing_package(key: str) -> str | None:
     return None if package in adding else package
 
 
+def keys_of_packages() -> list[str]:
+    """Return the keys that installed first-party packages add to ``fit``."""
+    keys = sorted(key for brought in _BRINGS.values() for key in brought.get("key", ()))
+    return [key for key in keys if missing_package(key) is None]
+
+
 def entry_package(entry: EntryPoint) -> tuple[str, str]:
     """Return the name and the version of the distribution that brings an entry point."""
     return ("unknown", "unknown") if entry.dist is None else _name_and_version(entry.dist)

@@ -83,8 +83,7 @@ class TokenThroughput(Callback):
         self.timed_tokens = 0
 
     def _start_count(self) -> None:
-        self.tokens = 0
-        self.padded = 0
+        self.tokens = self.padded = 0
 
 
 class EvaluationLines(Callback):
@@ -225,9 +224,8 @@ def explain_lost_process(
     except Exception as error:
         # PyTorch tells of a worker's end by a signal, so in whatever code runs at that moment: what
         # writes a checkpoint, say, makes "cannot be written" of it.
-        lost = next(
-            (lost for each in causes(error) if (lost := lost_process(each, world_size))), None
-        )
+        found = (lost_process(each, world_size) for each in causes(error))
+        lost = next(filter(None, found), None)
         if lost is None:
             raise
         raise LostProcessError(f"{lost}{hint()}") from error

@@ -375,7 +375,8 @@ class BertlabCLI(LightningCLI):
         if self.trainer.is_global_zero:
             title = f"{self.command} rows" if self.model.heads else "held-out text"
             results = held_out_results(self.trainer, split)
-            print_results(results, title, self.model.evaluations.shares())
+            column = "test" if split == "test" else "held-out"
+            print_results(results, title, self.model.evaluations.shares(), column)
             for warning in self.model.warnings:
                 warn(warning)
         return 0
@@ -406,17 +407,12 @@ def open_command(command: str, request: Request, whole: Path | None = None) -> B
     keep_freed_memory()
     for line in request.left_out if command == "fit" else ():
         warn(line)
-    if command != "fit" and not (request.ckpt_path or request.init_from or request.helps):
-        raise CommandError(
-            f"{command}: no weights; expected --ckpt_path with a run or checkpoint, or "
-            "--model.init_from with a Hugging Face model"
-        )
+    request.check_weights(command)
     if command != "fit" and request.ckpt_path is not None and is_model(request.ckpt_path):
         request = read_request(use_folder(request))
     checkpoint = read_checkpoint(request, command) if request.ckpt_path else None
     checkpoint = _choose_head(command, request, checkpoint)
-    starts_warm = checkpoint is None and (request.init_from or request.init_optimizer)
-    warm = read_warm_start(request) if starts_warm else None  # a checkpoint has all in it
+    warm = read_warm_start(request) if checkpoint is None else None  # a checkpoint has all in it
     if checkpoint is not None and not request.files:
         path = checkpoint.path
         assert path is not None

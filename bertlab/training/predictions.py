@@ -17,7 +17,7 @@ from bertlab.api.format import NamedFormat, Submission
 from bertlab.api.task import Head
 from bertlab.data.examples.source import LEFT_OUT, UnreadableRow
 from bertlab.data.module import TaskData
-from bertlab.data.rows.lines import PACKED, SPREADSHEETS
+from bertlab.data.rows.files import TABLE_FORMS, output_form
 from bertlab.errors import ConfigError, DataError, OutputError, TrainerError, nearest, warn
 from bertlab.files import WholeFile
 from bertlab.plugins.hooks import first_result
@@ -26,7 +26,6 @@ from bertlab.plugins.index import installed, load_class, where_to_get
 if TYPE_CHECKING:
     from bertlab.api.format import PredictionFile
 
-TABLE_FORMS = ("csv", "tsv", "parquet")  # of bertlab-tasks
 # JSON itself escapes those below 32; the last two end a line for some readers
 _CONTROLS = re.compile("[\x7f-\x9f\u2028\u2029]")
 
@@ -236,14 +235,7 @@ def open_sink(
         file, given = Path(output), Path(read_from)
         if given.is_file() and file.is_file() and file.samefile(given):
             raise OutputError(f"--output: {output}: is the input, expected a file of its own")
-    if form == "auto":
-        ending = "" if output is None else Path(output).suffix.removeprefix(".").lower()
-        if f".{ending}" in (*SPREADSHEETS, *PACKED):
-            raise OutputError(
-                f"--output: {output}: spreadsheets and packed files are not written, expected a "
-                f"name that ends in {', '.join(f'.{each}' for each in TABLE_FORMS)} or .jsonl"
-            )
-        form = ending if ending in TABLE_FORMS else "jsonl"
+    form = output_form(output) if form == "auto" else form
     rows = _open_rows(None if output is None else Path(output), form)
     if rows is not None:
         columns = () if head is None else head.columns

@@ -48,11 +48,11 @@ def read_shares(run: Path) -> Shares:
     return {task: list(map(str, names)) for task, names in tasks if isinstance(names, list)}
 
 
-def print_results(results: Results, title: str, shares: Shares) -> None:
+def print_results(results: Results, title: str, shares: Shares, of: str = "held-out") -> None:
     """Print one row per task and metric, a baseline in the same row where there is one."""
     rows = result_rows(results, shares)
     add_to_json(results=results)
-    print_table(title, rows, ("task", "metric", "held-out", "baseline"), figures=2)
+    print_table(title, rows, ("task", "metric", of, "baseline"), figures=2)
 
 
 def result_rows(results: Results, shares: Shares) -> list[tuple[str, str, str, str]]:

@@ -312,11 +312,14 @@ def _entries(corpus: Corpus) -> Iterator[_File | DataSource]:
         elif glob.has_magic(source):
             yield from (_File(each, named=False) for each in matching_files(source, CorpusError))
         else:
-            sources = installed("source")
-            expected = f"a file, a folder, a pattern, or a source: {', '.join(sources)}"
-            raise CorpusError(
-                describe_missing(str(path) if is_url(source) else source, sources, expected)
-            )
+            raise no_such_source(str(path) if is_url(source) else source)
+
+
+def no_such_source(location: str) -> CorpusError:
+    """Return the error for a part of a corpus that is not there; names the nearest that is."""
+    sources = installed("source")
+    expected = f"a file, a folder, a pattern, or a source: {', '.join(sources)}"
+    return CorpusError(describe_missing(location, sources, expected))
 
 
 def _remote(place: RemoteFile) -> Iterator[_File]:

@@ -14,6 +14,7 @@ from typing import Any, cast
 from bertlab.api.examples import Column, RawExamples
 from bertlab.data.rows.lines import (
     PACKED,
+    SPREADSHEETS,
     STANDARD_INPUT,
     content_ending,
     ending,
@@ -24,7 +25,7 @@ from bertlab.data.rows.lines import (
 )
 from bertlab.data.rows.tables import PLAIN, HasHeader, RowReading, read_json, read_table
 from bertlab.data.sources import File, RemoteFile, located
-from bertlab.errors import BertlabError, DataError, nearest
+from bertlab.errors import BertlabError, DataError, OutputError, nearest
 from bertlab.files import describe_missing, parse_json
 from bertlab.plugins.index import entry_points_of, installed, of_package, where_to_get
 
@@ -55,6 +56,7 @@ ROW_ENDINGS = {
 }
 """Formats of rows by the endings of files, in lower case, packed or not; of corpora as well."""
 
+TABLE_FORMS = ("csv", "tsv", "parquet")  # in which bertlab-tasks writes predictions
 _ENDINGS = {**ROW_ENDINGS, ".txt": "txt"}
 _CLAIMED = "bertlab.endings"  # group: ".xlsx" = the class of a format
 _DEV = ("dev", "validation", "valid", "val")
@@ -67,6 +69,17 @@ def unknown_format(form: str) -> str | None:
         return None
     get = where_to_get("format", form)
     return f"found {form!r}{get or nearest(form, names)} (there are: {', '.join(names)})"
+
+
+def output_form(output: str | None) -> str:
+    """Return the form of a file of predictions by its ending; OutputError of a spreadsheet's."""
+    found = "" if output is None else PurePath(output).suffix.removeprefix(".").lower()
+    if f".{found}" in (*SPREADSHEETS, *PACKED):
+        raise OutputError(
+            f"--output: {output}: spreadsheets and packed files are not written, expected a "
+            f"name that ends in {', '.join(f'.{each}' for each in TABLE_FORMS)} or .jsonl"
+        )
+    return found if found in TABLE_FORMS else "jsonl"
 
 
 def find_files(

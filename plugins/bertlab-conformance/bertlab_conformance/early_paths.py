@@ -11,22 +11,33 @@ from typing import Any
 
 import yaml
 
-from bertlab import CheckpointError, CommandError, nearest
+from bertlab import CommandError
 from bertlab.api import Column
 from bertlab.extend import (
     STANDARD_INPUT,
     Request,
+    check_model,
     ending_format,
+    is_hub_name,
     is_url,
     load_yaml,
     looks_like_path,
     map_columns,
     no_such_file,
+    no_such_run,
+    no_such_source,
     open_rows,
+    output_form,
     read_mapping,
     source_of,
 )
 
+_AUTO = "auto"
+# what a run, or the folder of a model, has one of
+_OF_MODELS = (
+    *("manifest.json", "best.json", "checkpoints", "stages"),
+    *("config.json", "bert_config.json"),
+)
 _LAST = "last"  # of --ckpt_path: the newest checkpoint of the config's own run
 _READ_OTHERWISE = ("format", "input_format", "delimiter", "quote", "header")
 _REQUIRED = ("text", "text_a", "text_b", "label", "labels", "question", "context", "tokens", "tags")
@@ -36,49 +47,62 @@ def check_places(command: str, request: Request) -> None:
     """Refuse a run, folder of weights, file of rows or column that is not there.
 
     Raises:
-        CommandError: no model is given.
+        CommandError: no model is given, or no data.
         CheckpointError: there is no such run or folder.
         DataError: there is no such file or column, or the file holds no rows.
     """
-    if command != "fit" and not (request.ckpt_path or request.init_from):
-        raise CommandError(
-            f"{command}: no weights; expected --ckpt_path with a run or checkpoint, or "
-            "--model.init_from with a Hugging Face model"
-        )
+    request.check_weights(command)
     _check_weights(request)
     data = request.values.get("data") or {}
-    if command == "fit" and request.fine_tunes and isinstance(data, dict):
-        for location in _locations(data):
-            _check_rows(location, data)
-    given = data.get("input") if command == "predict" and isinstance(data, dict) else None
-    if isinstance(given, str) and _is_plain(given) and not Path(given).expanduser().exists():
-        raise no_such_file(given)
+    if not isinstance(data, dict):  # the parser says so
+        return
+    if command == "fit":
+        _check_training_data(request, data)
+    if command == "predict":
+        given, output = data.get("input"), request.values.get("output")
+        if isinstance(given, str) and _is_missing(given):
+            raise no_such_file(given)
+        if isinstance(output, str) and request.values.get("output_format", _AUTO) == _AUTO:
+            output_form(output)
+    path = request.ckpt_path
+    if path is not None and path != _LAST and _is_other_folder(Path(path).expanduser()):
+        raise no_such_run(path)
+
+
+def _check_training_data(request: Request, data: Mapping[str, Any]) -> None:
+    if not (request.files or request.ckpt_path or data):
+        raise CommandError(
+            "fit: found no config and no data, expected a config, as in bertlab fit quickstart, or "
+            "data: --data.corpus for text, --data.source for labelled rows; see bertlab fit --help"
+        )
+    for location in _locations(data) if request.fine_tunes else ():
+        _check_rows(location, data)
+    corpus = data.get("corpus") if request.objectives else None
+    for each in corpus if isinstance(corpus, list) else [corpus]:
+        if isinstance(each, str) and _is_missing(each):
+            raise no_such_source(each)
 
 
 def _check_weights(request: Request) -> None:
-    path = request.ckpt_path
-    if path is not None and path != _LAST and _is_missing_folder(path):
-        hint = nearest(Path(path).name, _names_beside(path))
-        raise CheckpointError(f"--ckpt_path: {path}: no such run or checkpoint{hint}")
-    start = request.init_from
-    if path is None and start is not None and _is_missing_folder(start):
-        folder = Path(start).expanduser()
-        hint = nearest(folder.name, _names_beside(start))
-        raise CheckpointError(f"{folder}: no such folder{hint}")
+    path, start = request.ckpt_path, request.init_from
+    if path is None and start is not None:
+        check_model(start)
+    elif path is not None and path != _LAST and _is_missing(path):
+        if "/" in path and is_hub_name(path):
+            check_model(path)
+        else:
+            raise no_such_run(path)
 
 
-def _is_missing_folder(given: str) -> bool:
-    """Return whether nothing is at a path that cannot be a name on the hub: ``runs/mine``."""
-    path = Path(given).expanduser()
-    if path.exists() or is_url(given) or ":" in given:
+def _is_other_folder(path: Path) -> bool:
+    """Return whether a folder has nothing of a run or a model, such as the folder of all runs."""
+    if not path.is_dir() or any((path / name).exists() for name in _OF_MODELS):
         return False
-    local = given.startswith((".", "/", "~")) or given.count("/") > 1
-    return local or ("/" in given and path.parent.is_dir())
+    return not any(path.glob("*.index"))  # of a reader
 
 
-def _names_beside(path: str) -> list[str]:
-    folder = Path(path).expanduser().parent
-    return [each.name for each in folder.iterdir()] if folder.is_dir() else []
+def _is_missing(location: str) -> bool:
+    return _is_plain(location) and not Path(location).expanduser().exists()
 
 
 def _locations(data: Mapping[str, Any]) -> Iterator[str]:

@@ -39,8 +39,8 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "bertlab study run s.yaml",
     ),
     "E204": (
-        "bertlab study report s.yaml, of runs whose data was changed between them",
-        "bertlab study report s.yaml --accept_mixture true",
+        "bertlab study report s.yaml, after the corpus was changed and more seeds were run",
+        "bertlab study report s.yaml --accept_mixture true, if mixed runs are good enough",
     ),
     "E301": (
         "bertlab fit quickstart --data.corpus my-txt/",

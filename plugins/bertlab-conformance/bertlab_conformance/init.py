@@ -1,6 +1,7 @@
 """``bertlab init``: an annotated config for data of one's own, ready to be filled in."""
 
 import shlex
+from collections.abc import Collection
 from pathlib import Path
 
 from bertlab import CommandError, nearest
@@ -49,10 +50,7 @@ def main(argv: list[str]) -> int:
         )
     kind, path = given[0], Path(given[1])
     if kind not in texts:
-        raise CommandError(
-            f"init: no kind is called {kind!r}{nearest(kind, texts)} "
-            f"(there are: {', '.join(texts)})"
-        )
+        raise _no_kind(given, texts)
     if path.exists():
         raise OutputError(f"{path}: exists, expected a new file")
     said: list[str] = []
@@ -78,6 +76,15 @@ def main(argv: list[str]) -> int:
         f"  bertlab fit {shlex.quote(str(path))}" + "".join(f"\n  {line}" for line in said)
     )
     return 0
+
+
+def _no_kind(given: list[str], kinds: Collection[str]) -> CommandError:
+    kind, file = given
+    if file in kinds:
+        typed = shlex.join(["bertlab", "init", file, kind])
+        return CommandError(f"init: found {shlex.join(given)}, expected the kind first: {typed}")
+    hint = f"{nearest(kind, kinds)} (there are: {', '.join(kinds)})"
+    return CommandError(f"init: no kind is called {kind!r}{hint}")
 
 
 def _take_place(argv: list[str]) -> tuple[list[str], str | None]:

@@ -6,8 +6,16 @@ from typing import Literal
 
 from jsonargparse import ArgumentParser
 
-from bertlab import CommandError, check_at_least
-from bertlab.extend import parse_arguments, say
+from bertlab import CommandError, check_at_least, nearest
+from bertlab.api import DataError
+from bertlab.extend import (
+    STANDARD_INPUT,
+    check_model,
+    is_url,
+    parse_arguments,
+    say,
+)
+from bertlab_evaluations.embedding_output import check_output
 
 
 def main(command: str, argv: list[str]) -> int:
@@ -84,6 +92,13 @@ def embed(
         CheckpointError: the model cannot be read.
         DataError: the text cannot be read, is empty, or a line is too long.
     """
+    check_model(model)
+    check_output(Path(output), text, overwrite, pool)
+    if text != STANDARD_INPUT and not is_url(text) and not Path(text).exists():
+        folder = Path(text).parent
+        names = [each.name for each in folder.iterdir()] if folder.is_dir() else []
+        hint = nearest(Path(text).name, names)
+        raise DataError(f"{text}: cannot be read: No such file or directory{hint}")
     # torch, not for --help
     from bertlab.extend import read_pretrained  # noqa: PLC0415
     from bertlab_evaluations.embedding import (  # noqa: PLC0415
@@ -92,13 +107,11 @@ def embed(
         check_windows,
     )
     from bertlab_evaluations.embedding_file import (  # noqa: PLC0415
-        check_output,
         embed_file,
         load_encoder,
         longest_window,
     )
 
-    check_output(Path(output), text, overwrite, pool)
     check_at_least("--batch_size", batch_size, 1)
     check_windows(window_pooling, window_stride, pool)
     encoder, tokenizer, source = load_encoder(read_pretrained(model))

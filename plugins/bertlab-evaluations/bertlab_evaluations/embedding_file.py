@@ -13,8 +13,6 @@ from rich.progress import track
 from bertlab import CheckpointError, IntArray, Pretrained, __version__
 from bertlab.api import ConfigError, DataError, Encoder, Tokenizer, pack
 from bertlab.extend import (
-    STANDARD_INPUT,
-    OutputError,
     build_encoder,
     explain_failed_write,
     inference_device,
@@ -31,9 +29,9 @@ from bertlab_evaluations.embedding import (
     features_of,
     text_features,
 )
+from bertlab_evaluations.embedding_output import NUMPY_SUFFIX
 
 Precision = Literal["float32", "float16"]
-SUFFIX, NUMPY_SUFFIX = ".safetensors", ".npy"
 
 
 @dataclass(frozen=True)
@@ -71,38 +69,6 @@ class EmbeddingReport:
         if self.empty:
             lines.append(f"note: {self.empty} lines have no word and became [CLS] [SEP]")
         return "\n".join(lines)
-
-
-def check_output(target: Path, text: str, overwrite: bool, pool: str = "none") -> None:
-    """Refuse a file that cannot be written or would be lost.
-
-    Args:
-        target: file to write.
-        text: file that is embedded.
-        overwrite: ``target`` may be there.
-        pool: ``none``: vectors of tokens, for which ``.npy`` has no place to say whose they are.
-
-    Raises:
-        OutputError: says what is in the way.
-    """
-    if target.suffix not in (SUFFIX, NUMPY_SUFFIX):
-        raise OutputError(
-            f"output: found {str(target)!r}, expected a name that ends in {SUFFIX} or "
-            f"{NUMPY_SUFFIX}"
-        )
-    if target.suffix == NUMPY_SUFFIX and pool == "none":
-        raise OutputError(
-            f"output: {target}: an array of all tokens does not say where a text begins; expected "
-            f"--pool mean or cls, or a name that ends in {SUFFIX}"
-        )
-    if target.is_dir():
-        raise OutputError(f"output: {target} is a folder, expected a file to write")
-    if target.exists() and text != STANDARD_INPUT and target.resolve() == Path(text).resolve():
-        raise OutputError(f"output: {target} is the text file itself")
-    if target.exists() and not overwrite:
-        raise OutputError(
-            f"output: {target} exists; choose another name, or replace it by --overwrite true"
-        )
 
 
 def embed_file(

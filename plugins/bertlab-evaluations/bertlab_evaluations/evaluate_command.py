@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Sequence
+from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,12 +10,16 @@ from bertlab import CommandError, nearest
 from bertlab.api import ConfigError
 from bertlab.extend import (
     Config,
+    check_model,
     find_config,
     installed,
+    is_url,
     needs_value,
+    no_such_file,
     read_config,
     say,
     shipped_configs,
+    source_of,
     split_arguments,
 )
 
@@ -78,7 +83,10 @@ def main(command: str, argv: list[str]) -> int:
         say(_USAGE.format(names=", ".join(installed("evaluation")), known=", ".join(_known())))
         return 0
     if ("--evaluation" in given) == ("--config" in given):
-        raise CommandError(f"{command}: expected NAME or --config FILE, one of them")
+        both = "; found both" if "--config" in given else f" (NAME: {', '.join(_names())})"
+        raise CommandError(f"{command}: expected NAME or --config FILE, one of them{both}")
+    if "--ckpt_path" in given:
+        check_model(given["--ckpt_path"])
     along = _is_true(given.get("--words_checkpoints", "false"))
     entries = _entries(given, rest)
     if "--ckpt_path" not in given:
@@ -100,6 +108,11 @@ def _known() -> list[str]:
     return [name.removeprefix(_FOLDER) for name in shipped_configs() if name.startswith(_FOLDER)]
 
 
+def _names() -> list[str]:
+    """Return what NAME may be: a config of an evaluation, or an evaluation that takes --data."""
+    return list(dict.fromkeys([*_known(), *installed("evaluation")]))
+
+
 def _named(argv: list[str], helping: bool) -> list[str]:
     """Return arguments with the options that MODEL and NAME in front of all stand for."""
     first_option = next((n for n, each in enumerate(argv) if each.startswith("-")), len(argv))
@@ -109,7 +122,13 @@ def _named(argv: list[str], helping: bool) -> list[str]:
         raise CommandError(f"evaluate: found {shlex.join(words)}, expected MODEL NAME")
     options: list[str] = []
     model = None
-    if words and (not helping or len(words) > 1):
+    is_name = len(words) == 1 and words[0] in _names() and not Path(words[0]).exists()
+    if is_name and not helping and "--ckpt_path" not in given:
+        raise CommandError(
+            f"evaluate: found {words[0]} and no model, expected the model first: "
+            f"bertlab evaluate MODEL {words[0]}"
+        )
+    if words and not is_name and (not helping or len(words) > 1):
         model = words.pop(0)
         if "--ckpt_path" in given:
             raise CommandError(f"evaluate: found {model} and --ckpt_path, expected one model")
@@ -131,7 +150,7 @@ def _named(argv: list[str], helping: bool) -> list[str]:
 
 def _check_name(name: str, model: str | None) -> None:
     """Refuse a name that is nearly a known one, or stands in the model's place, before imports."""
-    known = [*_known(), *installed("evaluation")]
+    known = _names()
     if any(name in (each, each.rpartition(":")[2]) for each in known):
         return
     if model in known:
@@ -148,14 +167,12 @@ def _is_true(given: str) -> bool:
 
 
 def _entries(given: dict[str, str], rest: list[str]) -> "list[EvaluationEntry]":
-    from bertlab.extend import parse_arguments  # noqa: PLC0415
-    from bertlab_evaluations.entries import (  # noqa: PLC0415  torch, not for --help
-        entry_parser,
-        make_entry,
-        read_entries,
-    )
-
+    if "--config" not in given and not {"-h", "--help"} & {*rest}:
+        _check_data(rest)
     if "--config" not in given:
+        from bertlab.extend import parse_arguments  # noqa: PLC0415
+        from bertlab_evaluations.entries import entry_parser, make_entry  # noqa: PLC0415  torch
+
         plugin = given["--evaluation"]
         parser = entry_parser(plugin)
         return [make_entry(given.get("--name", plugin), parse_arguments(parser, rest))]
@@ -171,7 +188,19 @@ def _entries(given: dict[str, str], rest: list[str]) -> "list[EvaluationEntry]":
         if key != "evaluations":
             hint = nearest(str(key), ["evaluations"])
             raise ConfigError(f"{path}: no key is called {key!r}{hint} (there is: evaluations)")
+    from bertlab_evaluations.entries import read_entries  # noqa: PLC0415  torch, not for --help
+
     return read_entries(content.get("evaluations"), f"{path}: evaluations")
+
+
+def _check_data(rest: list[str]) -> None:
+    """Refuse rows that are not given or not there, before torch is imported."""
+    found = _take_options(rest, ["--data"])[0]["--data"]
+    if not found:
+        raise ConfigError("missing: --data")
+    is_path = not is_url(found[-1]) and not source_of(found[-1]) and not has_magic(found[-1])
+    if is_path and not Path(found[-1]).expanduser().exists():
+        raise no_such_file(found[-1])
 
 
 def _with_data(content: Config, rest: list[str], path: Path) -> list[str]:

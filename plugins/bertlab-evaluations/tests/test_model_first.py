@@ -74,6 +74,7 @@ def test_data_that_is_not_here(
     tmp_path: Path, bertlab: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "some-run").mkdir()  # a model that is not there is told first
     code, _, error = bertlab("evaluate", "some-run", "stsb")
     assert code == 2
     assert "stsb reads ../shared/data/glue/STS-B/dev.tsv.gz, which is not here" in error

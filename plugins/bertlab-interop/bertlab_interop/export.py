@@ -8,7 +8,7 @@ from typing import Any
 from safetensors import SafetensorError
 
 import bertlab
-from bertlab import CheckpointError, CommandError, Pretrained
+from bertlab import CommandError, Pretrained
 from bertlab.extend import (
     OutputError,
     first_result,
@@ -20,6 +20,7 @@ from bertlab.extend import (
     where_to_get,
 )
 from bertlab_interop.contract import Exporter, ExportReport, ModelAddress
+from bertlab_interop.export_command import check_output
 from bertlab_interop.hookspecs import Push
 
 TRANSFORMERS = "transformers"
@@ -121,7 +122,7 @@ def export_words(
 @contextlib.contextmanager
 def export_folder(output: Path, overwrite: bool) -> Iterator[Path]:
     """Yield a new folder to fill, which becomes ``output`` at the end of the block."""
-    _check_output(output, overwrite)
+    check_output(output, overwrite)
     try:
         with new_folder(output, overwrite=True) as folder:
             yield folder
@@ -130,22 +131,6 @@ def export_folder(output: Path, overwrite: bool) -> Iterator[Path]:
         raise OutputError(
             f"{output}: cannot be written ({reason}); nothing was changed there"
         ) from None
-
-
-def _check_output(output: Path, overwrite: bool) -> None:
-    if output.exists() and not output.is_dir():
-        raise CheckpointError(f"{output}: is a file, expected a folder to make")
-    if not output.is_dir() or not any(output.iterdir()):
-        return
-    if not overwrite:
-        raise CheckpointError(
-            f"{output}: the folder is not empty; choose another, or replace an older export by "
-            "--overwrite true"
-        )
-    if not (output / "config.json").is_file():
-        raise CheckpointError(
-            f"{output}: holds files but no config.json, so it is no export and is not overwritten"
-        )
 
 
 def push_to(repository: str, private: bool) -> Push:

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from jsonargparse import ArgumentParser, Namespace
 
-from bertlab import CommandError
+from bertlab import CheckpointError, CommandError
 from bertlab.extend import (
     add_to_json,
+    check_model,
+    installed,
     load_class,
     parse_arguments,
     print_table,
@@ -59,6 +61,9 @@ def main(command: str, argv: list[str]) -> int:
     parser = make_parser(command)
     _add_settings(parser, argv)
     given = parse_arguments(parser, argv)
+    check_model(given.source)
+    if not given.words_checkpoints:  # each has a folder of its own
+        check_output(Path(given.output), given.overwrite)
     from bertlab_interop.export import push_to  # noqa: PLC0415  torch, not for --help
 
     push = None if given.push is None else push_to(given.push, given.private)
@@ -88,6 +93,23 @@ def _exports(given: Namespace) -> "Iterator[ExportReport]":
         address = None if name is None else ModelAddress(name, on_hub=True)
         arguments = form, given.head, settings, address
         yield write_model(given.source, output, given.overwrite, *arguments)
+
+
+def check_output(output: Path, overwrite: bool) -> None:
+    """Refuse a folder that is in the way: CheckpointError."""
+    if output.exists() and not output.is_dir():
+        raise CheckpointError(f"{output}: is a file, expected a folder to make")
+    if not output.is_dir() or not any(output.iterdir()):
+        return
+    if not overwrite:
+        raise CheckpointError(
+            f"{output}: the folder is not empty; choose another, or replace an older export by "
+            "--overwrite true"
+        )
+    if not (output / "config.json").is_file():
+        raise CheckpointError(
+            f"{output}: holds files but no config.json, so it is no export and is not overwritten"
+        )
 
 
 def comparison_table(
@@ -129,6 +151,8 @@ def _add_settings(parser: ArgumentParser, argv: Sequence[str]) -> None:
     """Add the settings of the exporter that ``--format`` names."""
     named = [value for key, value, _ in split_arguments(argv) if key == "--format" and value]
     if named:
+        if named[-1] not in installed("exporter"):
+            load_class("exporter", named[-1], object)  # says so, before torch is imported
         from bertlab_interop.contract import Exporter  # noqa: PLC0415
 
         parser.add_class_arguments(load_class("exporter", named[-1], Exporter), _SETTINGS)

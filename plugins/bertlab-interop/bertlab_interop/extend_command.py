@@ -2,12 +2,13 @@
 
 from jsonargparse import ArgumentParser
 
-from bertlab.extend import add_to_json, name_corpus, parse_arguments, say, working
+from bertlab.extend import add_to_json, check_model, name_corpus, parse_arguments, say, working
 
 
 def main(argv: list[str]) -> int:
     """Run the command; return the exit code."""
     given = vars(parse_arguments(make_parser(), argv))
+    check_model(given["model"])
     from bertlab_interop.extend_vocabulary import extend_vocabulary  # noqa: PLC0415  torch
 
     named = ("corpus_format", "text_column", "errors", "language")

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertlab import Command
+from bertlab import CheckpointError, Command, CommandError
 
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser
@@ -11,23 +11,39 @@ if TYPE_CHECKING:
     from bertlab.extend import Request
 
 
+def no_run(source: str | Path) -> CheckpointError:
+    """Return the error for a place where there is no run, checkpoint or adapter."""
+    return CheckpointError(f"{source}: no such run or checkpoint of bertlab")
+
+
+def check_target(base: str | Path, name: str) -> None:
+    """Refuse a base that is no folder, or a name that no file can have: CommandError."""
+    if not Path(base).expanduser().is_dir():
+        raise CommandError(f"{base}: expected a folder, in which the adapter is written")
+    if not name or Path(name).name != name or name.startswith("."):
+        raise CommandError(f"--name: found {name!r}, expected the name of a file, such as sst2")
+
+
 class SaveAdapter(Command):
     """Save what a run changed of its base alone; join it again."""
 
     def main(self, arguments: list[str]) -> int:  # noqa: D102  the contract's
         from bertlab.extend import parse_arguments, say  # noqa: PLC0415
-        from bertlab_modern.saved_adapters import join_adapter, save_adapter  # noqa: PLC0415  torch
 
         given = parse_arguments(self.parsers()[""], arguments)
-        if given.join is not None:
-            join_adapter(Path(given.source), Path(given.join), given.base)
-            say(f"{given.join}: {given.source} with its base")
-            return 0
-        if given.base is None or given.name is None:
-            from bertlab import CommandError  # noqa: PLC0415
-
+        if given.join is None and (given.base is None or given.name is None):
             raise CommandError("adapter: expected --base FOLDER and --name NAME, or --join FILE")
-        file = save_adapter(given.source, given.base, given.name)
+        if not Path(given.model).exists():
+            raise no_run(given.model)
+        if given.join is None:
+            check_target(given.base, given.name)
+        from bertlab_modern.saved_adapters import join_adapter, save_adapter  # noqa: PLC0415  torch
+
+        if given.join is not None:
+            join_adapter(Path(given.model), Path(given.join), given.base)
+            say(f"{given.join}: {given.model} with its base")
+            return 0
+        file = save_adapter(given.model, given.base, given.name)
         say(f"{file}: {file.stat().st_size / 1e6:.1f} MB; bertlab predict {file} uses it")
         return 0
 
@@ -35,7 +51,9 @@ class SaveAdapter(Command):
         from jsonargparse import ArgumentParser  # noqa: PLC0415
 
         parser = ArgumentParser(prog="bertlab adapter", exit_on_error=False)
-        parser.add_argument("source", type=str, help="run or checkpoint; with --join an adapter")
+        parser.add_argument(
+            "model", type=str, metavar="MODEL", help="run or checkpoint; with --join an adapter"
+        )
         parser.add_argument("--base", type=str | None, help="folder of the model it began with")
         parser.add_argument("--name", type=str | None, help="of the adapter in BASE/adapters")
         parser.add_argument("--join", type=str | None, help="checkpoint to write: both in one")

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bertlab import CheckpointError, CommandError, Pretrained, PretrainedModel
+from bertlab import CheckpointError, Pretrained, PretrainedModel
 from bertlab.extend import (
     DamagedCheckpointError,
     explain_damage,
@@ -25,6 +25,7 @@ from bertlab.extend import (
     read_pretrained,
     replacing,
 )
+from bertlab_modern.adapter_command import check_target, no_run
 from bertlab_modern.lora import KEPT, LoRA
 
 ENDING = ".adapter"
@@ -49,14 +50,11 @@ def save_adapter(run: str | Path, base: str | Path, name: str) -> Path:
         CommandError: the base is no folder, or the name none of a file.
         CheckpointError: the run began with other weights.
     """
+    check_target(base, name)
     folder = Path(base).expanduser()
-    if not folder.is_dir():
-        raise CommandError(f"{base}: expected a folder, in which the adapter is written")
-    if not name or Path(name).name != name or name.startswith("."):
-        raise CommandError(f"--name: found {name!r}, expected the name of a file, such as sst2")
     file = find_checkpoint(run)
     if file is None:
-        raise CheckpointError(f"{run}: no such run or checkpoint of bertlab")
+        raise no_run(run)
     trained, start = read_pretrained(str(file)), read_pretrained(str(folder))
     merged = sorted(each.removesuffix(_BASE) for each in trained.state if each.endswith(_BASE))
     kept = _beside(trained, start, merged)

@@ -4,12 +4,13 @@ from pathlib import Path
 
 from jsonargparse import ArgumentParser
 
-from bertlab.extend import parse_arguments, working
+from bertlab.extend import check_model, parse_arguments, working
 
 
 def main(command: str, argv: list[str]) -> int:
     """Run ``demo`` until Ctrl-C; return the exit code."""
     given = parse_arguments(make_parser(command), argv)
+    check_model(given.model)
     from bertlab import load  # noqa: PLC0415  torch, not for --help
     from bertlab_pages.demo.model_view import ModelView, name_of  # noqa: PLC0415
     from bertlab_pages.demo.server import new_server  # noqa: PLC0415
@@ -25,7 +26,10 @@ def make_parser(command: str) -> ArgumentParser:
     """Return the parser of the options."""
     parser = ArgumentParser(prog=f"bertlab {command}", exit_on_error=False)
     parser.add_argument(
-        "model", type=str, help="run directory, checkpoint, Hugging Face folder or hub name"
+        "model",
+        type=str,
+        metavar="MODEL",
+        help="run directory, checkpoint, Hugging Face folder or hub name",
     )
     parser.add_argument(
         "--head", type=str | None, default=None, help="the head to try, of a run with several"

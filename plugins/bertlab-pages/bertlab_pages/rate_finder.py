@@ -53,9 +53,11 @@ class FoundLearningRate(Callback):
         self.directory = directory
 
     def prepare(self, trainer: Trainer, data: TaskData) -> None:
-        """Have a finder of Lightning's sweep at the right time only."""
-        del data
+        """Have a finder of Lightning's sweep at the right time only, over all of its rates."""
         callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
+        for each in callbacks:
+            if isinstance(each, LearningRateFinder):
+                check_room(each._num_training_steps, trainer, data)
         callbacks[:] = [
             CheckedFinder(each) if type(each) is LearningRateFinder else each for each in callbacks
         ]
@@ -104,6 +106,24 @@ class FoundLearningRate(Callback):
             for name, values in lists.items()
         }
         write_json(self.directory / RATES, {"rates": rates, **finite, "proposed": proposed})
+
+
+def check_room(rates: int, trainer: Trainer, data: TaskData) -> None:
+    """Refuse a sweep that the run's last epoch would end: a few rows have few steps.
+
+    Raises:
+        TrainerError: says what ends the run at the same step, and the sweep not.
+    """
+    epochs = trainer.max_epochs
+    if epochs is None or epochs == -1:
+        return  # the finder itself puts max_steps off
+    steps = epochs * data.steps_per_epoch()
+    if steps < rates:
+        raise TrainerError(
+            f"LearningRateFinder: tries {rates} rates, a step each, but trainer.max_epochs "
+            f"{epochs} ends after {steps}; expected --trainer.max_epochs -1 --trainer.max_steps "
+            f"{steps}, which end the run there and not the search"
+        )
 
 
 def raise_rates(schedule: object, factor: float) -> None:

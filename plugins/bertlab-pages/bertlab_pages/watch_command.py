@@ -8,7 +8,7 @@ from werkzeug.exceptions import NotFound
 from werkzeug.serving import BaseWSGIServer
 from werkzeug.wrappers import Request, Response
 
-from bertlab import CheckpointError
+from bertlab import CheckpointError, nearest
 from bertlab.extend import MANIFEST_FILE, RESULTS_FILE, as_mistakes, parse_arguments
 from bertlab_pages.local_server import HEADERS, local_server, serve
 from bertlab_pages.run_page import run_page
@@ -21,7 +21,12 @@ def main(command: str, argv: list[str]) -> int:
     given = parse_arguments(make_parser(command), argv)
     directory = Path(given.run)
     if not (directory / MANIFEST_FILE).is_file():
-        raise CheckpointError(f"{directory}: no such run (it has no {MANIFEST_FILE})")
+        folder = directory.parent
+        beside = [each.name for each in folder.iterdir()] if folder.is_dir() else []
+        why = nearest(directory.name, beside)
+        if directory.exists():
+            why = f" (it has no {MANIFEST_FILE})"
+        raise CheckpointError(f"{directory}: no such run{why}")
     serve(new_server(directory, given.port), str(directory))
     return 0
 

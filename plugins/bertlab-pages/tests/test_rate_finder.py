@@ -3,13 +3,16 @@
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from lightning.pytorch.callbacks import LearningRateFinder
 from lightning.pytorch.tuner.lr_finder import _LRCallback
 
 from bertlab.extend import TrainerError, as_mistakes
+from bertlab_pages.rate_finder import FoundLearningRate
 from bertlab_pages.rate_range import RATES, losses_of, propose, rates_section
 from browser import complaints
 from tests.conftest import Command
@@ -109,6 +112,19 @@ def test_a_sweep_without_descent_ends_the_run_before_its_first_step(
     assert "LearningRateFinder: no clear descent" in error
     assert not (run / "results.json").exists()
     assert rates_section(run)["about"].endswith("no clear descent.")
+
+
+@pytest.mark.parametrize(("epochs", "fits"), [(1, False), (2, False), (3, True), (-1, True)])
+def test_a_sweep_that_the_last_epoch_would_end(epochs: int, fits: bool) -> None:
+    trainer = SimpleNamespace(max_epochs=epochs, callbacks=[LearningRateFinder()])  # of 100 rates
+    data = SimpleNamespace(steps_per_epoch=lambda: 34)
+    found = FoundLearningRate(Path())
+    if fits:
+        found.prepare(trainer, data)
+        return
+    said = f"ends after {34 * epochs}; expected --trainer.max_epochs -1 --trainer.max_steps"
+    with pytest.raises(TrainerError, match=said), as_mistakes():
+        found.prepare(trainer, data)
 
 
 def test_no_record_no_section(tmp_path: Path) -> None:

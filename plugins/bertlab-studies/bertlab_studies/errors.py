@@ -34,13 +34,15 @@ class ExecutorError(StudyError):
 
 
 class MixtureError(StudyError):
-    """Runs of a study that should have the same data have not: a mean over them is of no one thing.
+    """Runs of a study were trained or scored on different data, so they cannot be compared.
 
-    Mostly a corpus or a file of rows was replaced between two `study run`.
+    Usually a corpus or a file of rows was changed between two calls of `study run`: the runs of
+    before and after have the same settings, and yet a mean over both describes neither.
     """
 
     code = "E204"
     remedy = (
-        "Put the data back, or delete the runs of one side and run the study again, or mark all "
-        "tables of the report with `--accept_mixture true`."
+        "Put the old data back, or delete the directories of the runs on the old data and run the "
+        "study again. With `--accept_mixture true` the report uses all runs, and each of its "
+        "tables says that they are mixed."
     )

@@ -11,7 +11,6 @@ from bertlab.extend import (
     Config,
     differences,
     explain_failed_write,
-    find_config,
     make_folder,
     read_config,
     read_object,
@@ -25,9 +24,8 @@ from bertlab_studies.execute.run_state import PLAN
 from bertlab_studies.plan.plan import Plan
 from bertlab_studies.plan.seeds import ADDED_SEEDS
 from bertlab_studies.plan.study_file import BASE, StudyConfig
-from bertlab_studies.settings import Overrides, read_settings
+from bertlab_studies.settings import STUDY_FILE, Overrides, find_study, read_settings
 
-STUDY_FILE = "study.yaml"
 _PLAN_KEYS = {"seeds": list, "runs": list, "configs": dict}
 _FINETUNE_SEEDS = "finetune_seeds"
 _BUDGET = "budget."
@@ -57,15 +55,11 @@ def read_study(
     if isinstance(source, Mapping):
         path, content = Path("study"), dict(deepcopy(source))
     else:
-        path = Path(source)
-        if path.is_dir():
-            if not (path / STUDY_FILE).is_file():
-                raise StudyError(f"{path}: not the directory of a study (it has no {STUDY_FILE})")
+        path = find_study(source)
+        if (directory := Path(source)).is_dir():
             if settings or evaluate_settings:
-                raise StudyError(f"--set: {path} was begun without it; give the study's file")
-            return read_config(path / STUDY_FILE), path / STUDY_FILE, path
-        others = [each for each in path.parent.glob("*") if (each / STUDY_FILE).is_file()]
-        path = find_config(path, "study file or directory", others)
+                raise StudyError(f"--set: {directory} was begun without it; give the study's file")
+            return read_config(path), path, directory
         content = {"name": path.stem, **read_config(path)}  # a name in the file wins
     own = read_settings(settings, "--set")
     budget = {key: own.pop(key) for key in list(own) if key.startswith(_BUDGET)}

@@ -39,10 +39,10 @@ from bertlab_studies.execute.run_state import (
     read_attempts,
     write_attempts,
 )
-from bertlab_studies.folder import STUDY_FILE
 from bertlab_studies.plan.plan import HASH, Plan, PlannedRun, computed
 from bertlab_studies.plan.seed_parts import RunSeeds
 from bertlab_studies.report.sameness import corpus_now, data_of, manifest_of
+from bertlab_studies.settings import STUDY_FILE
 
 _PACKAGES = ("bertlab", "torch")
 _LINKED = "checkpoints"  # of a run: large, and replaced rather than changed

@@ -8,13 +8,14 @@ from bertlab.extend import say, warn, yaml_inline
 from bertlab_studies.execute.executor import ExecuteAll
 from bertlab_studies.execute.live_table import watch
 from bertlab_studies.execute.schedule import StudyStopped, Summary
-from bertlab_studies.folder import STUDY_FILE, begun_in
+from bertlab_studies.folder import begun_in
 from bertlab_studies.plan.confounds import confounds, other_domains
 from bertlab_studies.plan.measures import why_untestable
 from bertlab_studies.plan.plan import make_plan
 from bertlab_studies.plan.seeds import ADDED_SEEDS
 from bertlab_studies.report import sameness
 from bertlab_studies.reuse import adopt, find_reusable
+from bertlab_studies.settings import STUDY_FILE
 from bertlab_studies.tables import left_out_lines, reuse_lines
 
 if TYPE_CHECKING:

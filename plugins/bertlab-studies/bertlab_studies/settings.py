@@ -1,15 +1,17 @@
 """Settings that a study or its command line gives to configs, by dotted key."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import yaml
 
 from bertlab import CommandError
 from bertlab.api import ConfigError
-from bertlab.extend import load_yaml, split_arguments
+from bertlab.extend import find_config, load_yaml, split_arguments
 from bertlab_studies.errors import StudyError
 
+STUDY_FILE = "study.yaml"  # in the directory of a study
 # what a study says itself
 _TAKEN = {
     "config": "the file is the base of the study, or that of an evaluation",
@@ -53,6 +55,22 @@ _OF_FIT = frozenset(
         *("stages", "evaluations", "evaluate_every", "checkpoint_words"),  # of packages
     )
 )
+
+
+def find_study(source: str | Path) -> Path:
+    """Return the file of a study, which a file, a name or the study's directory gives.
+
+    Raises:
+        StudyError: it is another directory.
+        ConfigFileError: there is none; names the nearest.
+    """
+    path = Path(source)
+    if path.is_dir():
+        if not (path / STUDY_FILE).is_file():
+            raise StudyError(f"{path}: not the directory of a study (it has no {STUDY_FILE})")
+        return path / STUDY_FILE
+    others = [each for each in path.parent.glob("*") if (each / STUDY_FILE).is_file()]
+    return find_config(path, "study file or directory", others)
 
 
 def as_settings(argv: Sequence[str]) -> list[str]:

@@ -30,7 +30,6 @@ from bertlab_studies.execute.executor import go_on_with, make_executor
 from bertlab_studies.execute.run_state import is_done
 from bertlab_studies.execute.schedule import Summary
 from bertlab_studies.folder import (
-    STUDY_FILE,
     added_seeds,
     begun_in,
     claim,
@@ -53,7 +52,7 @@ from bertlab_studies.report.render import write_report
 from bertlab_studies.report.report import Report, report_of
 from bertlab_studies.reuse import find_reusable
 from bertlab_studies.run_study import run_study
-from bertlab_studies.settings import Overrides
+from bertlab_studies.settings import STUDY_FILE, Overrides
 from bertlab_studies.study_scores import StudyScores
 from bertlab_studies.tables import Table, left_out_lines, plan_table, status_table, variants_table
 from bertlab_studies.trial_stage import TrialStage, trial_stage

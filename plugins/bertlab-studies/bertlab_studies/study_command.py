@@ -10,10 +10,18 @@ from typing import TYPE_CHECKING, Any
 from jsonargparse import ArgumentParser
 
 from bertlab import CommandError, nearest
-from bertlab.extend import add_to_json, announce, parse_arguments, say
+from bertlab.api import DataError
+from bertlab.extend import (
+    add_to_json,
+    announce,
+    describe_missing,
+    is_url,
+    parse_arguments,
+    say,
+)
 from bertlab_studies.execute.contract import add_executor_options, option_names
 from bertlab_studies.execute.executor import StudyExecutor
-from bertlab_studies.settings import as_settings, parse_settings
+from bertlab_studies.settings import as_settings, find_study, parse_settings
 
 if TYPE_CHECKING:
     from bertlab_studies.report.report import Report
@@ -56,6 +64,8 @@ def main(argv: list[str]) -> int:
     study_dir = options.pop("study_dir")
     settings = parse_settings(options.pop("set"), "--set")
     evaluate_settings = parse_settings(options.pop("evaluate_set"), "--evaluate_set")
+    for name in names:
+        find_study(name)  # before torch is imported
     from bertlab.extend import quiet_lightning  # noqa: PLC0415
     from bertlab_studies.study import study  # noqa: PLC0415  imports torch, which help does without
 
@@ -336,12 +346,14 @@ def import_scores(
         delimiter: between cells; found out if not given.
         output: folder of the report; runs/studies/NAME-OF-THE-FILE if not given.
     """
+    if len(files) != 1:
+        raise CommandError(f"study import: found {' '.join(files) or 'no file'}, expected one file")
+    if not is_url(files[0]) and not Path(files[0]).expanduser().exists():
+        raise DataError(describe_missing(files[0], (), "a table: CSV, TSV, JSON or Parquet"))
     from bertlab_studies.imported_scores import import_scores as read_scores  # noqa: PLC0415
     from bertlab_studies.report.render import write_report  # noqa: PLC0415
     from bertlab_studies.report.report import report_of  # noqa: PLC0415
 
-    if len(files) != 1:
-        raise CommandError(f"study import: found {' '.join(files) or 'no file'}, expected one file")
     scores = read_scores(
         files[0],
         baseline=baseline,
