@@ -6,10 +6,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # test workers share the cores; s
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read once, at an import
 
 import argparse
+import functools
 import gc
 import importlib.util
 import pydoc_data.topics
 import signal
+import sys
 from collections.abc import Callable, Hashable, Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -18,6 +20,7 @@ from typing import Any
 import hypothesis
 import pytest
 from jsonargparse import _core, _subcommands
+from lightning.fabric.utilities import registry
 
 from bertlab.cli.main import main
 from bertlab.config.parser import build_parser
@@ -47,6 +50,7 @@ trainer: {max_steps: 6, val_check_interval: 3, log_every_n_steps: 1, accelerator
 """
 
 
+IN_TIERS = pytest.StashKey[bool]()
 HOOK_MODULES = len(entry_points(group=hooks.HOOKS))
 
 
@@ -80,6 +84,21 @@ def unsynced() -> Iterator[None]:
     """Let files not wait for the disk; a descriptor that is closed is refused as ever."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", os.fstat)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def looked_up_once() -> Iterator[None]:
+    """Let what is installed be looked up once a path: Lightning and bertlab do so for each run."""
+
+    @functools.cache
+    def found(group: str, path: tuple[str, ...]) -> object:
+        return entry_points(group=group)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "entry_points", lambda group: found(group, (*sys.path,)))
+        if importlib.util.find_spec("bertlab_conformance"):  # its record of keys, of each run
+            patch.setattr("bertlab_conformance.known_keys.write_record", lambda *_: None)
         yield
 
 
@@ -241,18 +260,27 @@ def bertlab(capsys: pytest.CaptureFixture[str]) -> Command:
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the slow ones, so that no worker is left with one at the end.
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Divide the tests into tiers: where one case of a test is enough for a tier, it has the first.
 
-    Whole runs of the kit are slow, but for one objective and one head.
+    All that is nightly is slow too; so are checks of the kit that need a whole run.
     """
+    if config.stash.get(IN_TIERS, False):  # by the packages' conftest.py
+        return
+    config.stash[IN_TIERS] = True
+    tests_seen = set()
     for item in items:
-        # -m alone asks: their order would set up fixtures of a module twice
-        whole_run = item.name.endswith("[works_in_a_run]") and bool(item.config.option.markexpr)
-        whole_run &= not item.name.startswith(("test_mlm[", "test_single_sentence["))
-        if whole_run or item.get_closest_marker("nightly"):
+        test = item.nodeid.partition("[")[0]
+        if test in tests_seen:
+            if item.get_closest_marker("first_fast"):
+                item.add_marker("slow")
+            if item.get_closest_marker("first_slow"):
+                item.add_marker("nightly")
+        elif item.get_closest_marker("first_slow"):
             item.add_marker("slow")
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+        tests_seen.add(test)
+        if item.get_closest_marker("nightly") or item.name.endswith("[works_in_a_run]"):
+            item.add_marker("slow")
 
 
 def pytest_collection_finish() -> None:

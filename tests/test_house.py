@@ -168,6 +168,7 @@ def _name(path: Path) -> str:
     return path.relative_to(PACKAGE if path.is_relative_to(PACKAGE) else ROOT).as_posix()
 
 
+@pytest.mark.slow
 def test_benchmarks_find_what_they_import():
     """They are not run here, and what they take may be renamed."""
     folder = ROOT / "benchmarks"

@@ -14,6 +14,7 @@ from bertlab.errors import PluginError
 lengths = st.lists(st.integers(1, 6), min_size=1, max_size=5)
 
 
+@pytest.mark.slow
 @given(lengths, st.sampled_from([(), (3,), (2, 2)]))
 def test_padding_equals_torchs(lengths: list[int], shape: tuple[int, ...]) -> None:
     batch = pack([[7] * length for length in lengths])

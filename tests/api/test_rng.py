@@ -198,6 +198,7 @@ def test_permute_broadcasts_keys():
     assert RNG.permute(0, 1) == 0
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("size", [2, 3, 4, 5, 6, 12, 37, 300])
 def test_permute_sends_every_place_everywhere(size):
     """Over many keys, position i goes to each j equally often, and neighbours are unrelated."""

@@ -71,6 +71,7 @@ def resolved(*argv: str) -> dict[str, Any]:
     return resolve_request(read_request(argv))["data"]
 
 
+@pytest.mark.slow
 def test_settings_of_a_source_are_typed_keys_below_the_corpus(database: Path) -> None:
     config = database.with_name("c.yaml")
     config.write_text(f"data: {{corpus: {{source: sqlite, file: {database}, least: 3}}}}\n")
@@ -88,6 +89,7 @@ def test_settings_of_a_source_are_typed_keys_below_the_corpus(database: Path) ->
     assert resolved("--data.corpus", inline)["corpus"] == {**whole, "least": 0}
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(
     ("given", "words"),
     [
@@ -131,6 +133,7 @@ def test_settings_are_shown_by_help(database: Path, capsys: pytest.CaptureFixtur
     assert "--data.corpus.file FILE the database. (required, type: str)" in shown
 
 
+@pytest.mark.slow
 def test_a_run_records_its_source_and_goes_on_with_the_same_settings(
     database: Path, bertlab: Command
 ) -> None:

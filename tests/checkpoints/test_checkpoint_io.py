@@ -73,6 +73,7 @@ def flip_a_bit(path: Path, share: float = 0.5) -> None:
     path.write_bytes(content)
 
 
+@pytest.mark.first_slow
 @pytest.mark.parametrize("share", [0.2, 0.4, 0.6, 0.8])
 def test_a_flipped_bit_is_found_and_the_one_before_offered(
     run: Path, bertlab: Command, share: float
@@ -99,6 +100,7 @@ def test_without_a_whole_one_nothing_is_offered(run: Path, bertlab: Command) -> 
     assert "a whole one" not in error
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(
     ("part", "found", "said"),
     [

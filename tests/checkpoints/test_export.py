@@ -62,6 +62,7 @@ def loaded(model_class: type, folder: Path) -> torch.nn.Module:
     return found.eval()
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(
     "changes",
     [{}, {"position_embedding": "sinusoidal"}, {"layer_norm_eps": 1e-3}, {"type_vocab_size": 3}],

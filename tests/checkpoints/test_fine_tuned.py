@@ -113,6 +113,7 @@ CASES = [
 IDS = ["single", "pair", "regression", "tagging", "span", "choice"]
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(("head_config", "labels", "auto_class"), CASES, ids=IDS)
 def test_transformers_gives_equal_logits_and_the_way_back_is_bit_equal(
     tmp_path: Path, head_config: dict[str, Any], labels: Labels | None, auto_class: Any
@@ -213,6 +214,7 @@ def test_transformers_knows_the_kind_of_problem(
     assert model(**padded_inputs(batch_of([5, 9])), labels=truth).loss.isfinite()
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(("head_config", "labels", "auto_class"), [CASES[n] for n in (0, 3, 5)])
 @pytest.mark.parametrize(("given", "used"), [(None, 0.1), (0.3, 0.3), (0.0, 0.0)])
 def test_the_heads_dropout_goes_along(

@@ -142,6 +142,7 @@ def add_reader(folder: Path, name: str) -> list[Path]:
     return asked
 
 
+@pytest.mark.slow
 def test_a_strangers_reader_reads_what_nobody_else_knows(
     stranger: Path, tiny_run: Path, tmp_path: Path, bertlab: Command
 ) -> None:

@@ -16,6 +16,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_without_a_run_it_starts_one_and_then_goes_on_with_it(
     place: Path, tiny_config: Path, bertlab: Command
 ) -> None:
@@ -28,6 +29,7 @@ def test_without_a_run_it_starts_one_and_then_goes_on_with_it(
     assert [each.name for each in (place / "runs").iterdir()] == ["tiny"]
 
 
+@pytest.mark.slow
 def test_the_newest_of_the_configs_runs_is_meant(
     place: Path, tiny_config: Path, tiny_run: Path, bertlab: Command
 ) -> None:
@@ -40,6 +42,7 @@ def test_the_newest_of_the_configs_runs_is_meant(
     assert "runs/tiny: " in printed
 
 
+@pytest.mark.slow
 def test_run_dir_says_which_and_one_without_a_checkpoint_begins_anew(
     place: Path, tiny_config: Path, tiny_run: Path, bertlab: Command
 ) -> None:
@@ -63,6 +66,7 @@ def test_what_needs_weights_says_that_there_are_none(
     assert "--ckpt_path last: no run of this config has a checkpoint" in error
 
 
+@pytest.mark.slow
 def test_a_fine_tuning_goes_on_with_the_sizes_that_it_began_with(
     place: Path, tiny_run: Path, bertlab: Command
 ) -> None:

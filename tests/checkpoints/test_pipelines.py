@@ -60,6 +60,7 @@ def most_shown(windows: list[list[int]]) -> dict[int, int]:
     return {start: number for start, (_, number) in best.items()}
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("doc_stride", [4, 8])
 def test_the_answer_in_a_long_context(tmp_path: Path, doc_stride: int) -> None:
     run = tmp_path / "run.ckpt"

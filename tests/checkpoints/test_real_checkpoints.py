@@ -90,6 +90,7 @@ def reactions(rxnfp: Path) -> Pretrained:
     return read_huggingface(rxnfp)
 
 
+@pytest.mark.slow
 def test_a_sentence_encoder_gives_transformers_hidden_states(minilm: Path) -> None:
     checkpoint = read_huggingface(minilm)
     assert checkpoint.task_states == {}
@@ -116,6 +117,7 @@ def test_a_sentence_encoder_gives_transformers_hidden_states(minilm: Path) -> No
     torch.testing.assert_close(pooled, expected.pooler_output, **CLOSE)
 
 
+@pytest.mark.slow
 def test_a_reaction_model_gives_transformers_logits(rxnfp: Path, reactions: Pretrained) -> None:
     assert set(reactions.task_states) == {"mlm", "nsp"}
     assert reactions.unused == []
@@ -153,6 +155,7 @@ def test_masked_tokens_of_real_reactions_come_back(rxnfp: Path, reactions: Pretr
     assert right / count > 0.95
 
 
+@pytest.mark.slow
 def test_a_real_checkpoint_survives_the_round_trip(
     rxnfp: Path, reactions: Pretrained, tmp_path: Path
 ) -> None:

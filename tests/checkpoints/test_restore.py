@@ -53,6 +53,7 @@ def alive(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return left
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("command", ["fit", "validate", "predict"])
 def test_a_checkpoint_is_released(
     alive: list[int], tiny_run: Path, bertlab: Command, command: str
@@ -63,6 +64,7 @@ def test_a_checkpoint_is_released(
     assert alive == [0]
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("from_scratch", ["true", "false"])
 @pytest.mark.parametrize("exported", [False, True])
 def test_a_warm_start_is_released(

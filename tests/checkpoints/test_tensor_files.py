@@ -148,6 +148,7 @@ def test_pickled_code_is_refused_and_never_runs(tmp_path: Path, form: str) -> No
         assert intruded.exists()
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("name", sorted(hash_pickles(random.Random(0))))
 @pytest.mark.parametrize("form", ["zip", "legacy"])
 def test_values_in_each_other_are_neither_hashed_nor_copied(
@@ -288,6 +289,7 @@ def test_a_flipped_bit_that_makes_a_record_a_packed_one(tmp_path: Path) -> None:
         read_tensors(path)
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("kind", [tuple, list])
 def test_few_values_that_stand_for_very_many_are_refused(
     kind: type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -174,6 +174,7 @@ CHECKED_LATE = [
 ]
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(("arguments", "words"), CHECKED_LATE)
 def test_an_argument_of_fit_that_is_checked_late(
     fit: Refused, arguments: str, words: list[str]
@@ -278,6 +279,7 @@ CORPORA = [
 ]
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(("content", "words"), CORPORA)
 def test_a_corpus_of_fit(
     fit: Refused,
@@ -309,6 +311,7 @@ def test_a_corpus_of_prepare(
     refused(["prepare", "--corpus", path, *tokenizer, "--output", tmp_path / "out"], words)
 
 
+@pytest.mark.slow
 def test_invalid_utf8_can_be_replaced(
     bertlab: Command, tiny_config: Path, corpus_file: Path, tiny_run: Path, tmp_path: Path
 ) -> None:
@@ -353,6 +356,7 @@ def other_tokenizer(bertlab: Command, corpus_file: Path, tmp_path: Path) -> Path
     return folder
 
 
+@pytest.mark.slow
 def test_a_warm_start_with_another_tokenizer(
     fit: Refused, tiny_run: Path, other_tokenizer: Path
 ) -> None:
@@ -463,6 +467,7 @@ def test_a_ckpt_path_to_nothing(refused: Refused, tmp_path: Path, command: str) 
     refused([command, "--ckpt_path", "begun"], ["begun", "no checkpoint yet"])
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_another_model(refused: Refused, tiny_run: Path) -> None:
     arguments = ["validate", "--ckpt_path", tiny_run, "--model.objectives.nsp", "null"]
     refused(arguments, ["last.ckpt", "another model", "objectives.nsp"])
@@ -474,6 +479,7 @@ def test_new_weights_are_not_scored(refused: Refused, tiny_config: Path, command
     refused([command, "--config", tiny_config, *text], ["--ckpt_path", "--model.init_from"])
 
 
+@pytest.mark.slow
 def test_a_run_directory_in_use_or_a_file(
     refused: Refused, tiny_config: Path, tiny_run: Path, tmp_path: Path
 ) -> None:
@@ -486,6 +492,7 @@ def test_a_run_directory_in_use_or_a_file(
     refused([*arguments, tmp_path / "file" / "below"], ["file/below", "ot a directory"])
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -598,6 +605,7 @@ def test_what_is_no_checkpoint_is_told(
     fit(["--model.init_from", tiny_run / "config.yaml"], ["found text in place of tensors"])
 
 
+@pytest.mark.slow
 def test_what_a_pre_trained_model_is_no_use_for(refused: Refused, tiny_run: Path) -> None:
     refused(["test", "--ckpt_path", tiny_run], ["has no test rows", "bertlab validate"])
     words = ["--ckpt_path", "trains a head and the checkpoint objectives", "--model.init_from"]

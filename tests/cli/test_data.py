@@ -63,6 +63,7 @@ def test_lengths_are_refused_before_the_work(
     assert not (tmp_path / "store").exists()
 
 
+@pytest.mark.slow
 def test_the_same_text_is_reported_on_again_and_another_refused(
     bertlab: Command, corpus_file: Path, tokenizer: Path, tmp_path: Path
 ) -> None:

@@ -16,6 +16,7 @@ from bertlab.plugins.index import package_of
 from tests.conftest import Command
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("command", COMMON)
 def test_every_key_of_the_short_help_exists(command: str) -> None:
     known = set()
@@ -33,6 +34,7 @@ def test_the_short_help_shows_the_key_of_onnx(command: str, bertlab: Command) ->
     assert "--backend" in bertlab(command, "--help")[1]
 
 
+@pytest.mark.slow
 def test_names_of_other_programs_stand_for_keys_that_exist() -> None:
     known = set()
     for config in ("quickstart", "finetune/mrpc"):
@@ -92,6 +94,7 @@ def test_which_help(argv: list[str], which: str) -> None:
     assert read_request(argv).helps == which
 
 
+@pytest.mark.slow
 def test_the_short_help_needs_no_torch() -> None:
     program = """
 import sys

@@ -167,6 +167,7 @@ def test_the_top_level_starts_without_torch(argument: str) -> None:
     assert not loaded & {"torch", "lightning", "numpy", "jsonargparse", "datasets"}
 
 
+@pytest.mark.slow
 def test_preparing_loads_no_layers_and_no_metrics() -> None:
     """They take three seconds, as long as preparing a book."""
     code = "import sys, bertlab.data.corpus.prepare, bertlab.data.loader\n"
@@ -175,6 +176,7 @@ def test_preparing_loads_no_layers_and_no_metrics() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_python_dash_m_and_the_exit_code() -> None:
     command = [sys.executable, "-m", "bertlab"]
     version = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)

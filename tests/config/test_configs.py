@@ -19,6 +19,7 @@ SIZES = {"tiny": (2, 128), "mini": (4, 256), "small": (4, 512), "medium": (8, 51
 SIZES |= {"base": (12, 768), "large": (24, 1024)}
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(CONFIGS).as_posix())
 def test_a_config_is_valid(path: Path) -> None:
     config = resolve_request(read_request(["--config", str(path)]))

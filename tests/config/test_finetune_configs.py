@@ -121,6 +121,7 @@ MONITORED = {
 }
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("name", ORIGINAL)
 def test_a_recipe_reads_files_in_the_original_format(
     name: str, tiny_run: Path, tmp_path: Path, bertlab: Command
@@ -268,6 +269,7 @@ def test_the_feature_recipes_are_the_rows_of_table_7() -> None:
     }
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(
     ("name", "mapping", "columns"),
     [

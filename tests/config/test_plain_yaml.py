@@ -69,6 +69,7 @@ PLAIN = st.recursive(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @given(PLAIN)
 def test_what_is_dumped_is_read_back(value: Any) -> None:
     assert load_yaml(yaml.safe_dump(value)) == value

@@ -150,6 +150,7 @@ def check_repeats(seed: int, form: Sequence[str], file: Path) -> None:
     assert printed_config(again, ()) == printed_config(request, ())
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(
     "seed", [*range(4), *(pytest.param(each, marks=pytest.mark.slow) for each in range(4, 12))]
 )
@@ -186,6 +187,7 @@ def test_a_null_whose_default_is_none_is_printed(capsys: pytest.CaptureFixture[s
     assert "max_time" not in out
 
 
+@pytest.mark.slow
 def test_sizes_of_given_weights_are_printed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], tiny_run: Path
 ) -> None:
@@ -226,6 +228,7 @@ def test_a_checkpoint_in_a_config_is_refused(
     assert f"{file}: ckpt_path" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_keys_that_fall_away_with_their_encoder_are_said(
     tmp_path: Path, tiny_config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

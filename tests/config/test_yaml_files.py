@@ -89,6 +89,7 @@ def test_missing_and_undecodable_files_are_named(tmp_path: Path) -> None:
         read_config(tmp_path / "latin.yaml")
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(NAMES, NAMES, st.booleans())))
 def test_arguments_are_split_and_kept_whole(given_arguments: list[tuple[str, str, bool]]) -> None:
     argv: list[str] = []

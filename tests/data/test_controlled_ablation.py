@@ -87,6 +87,7 @@ def assert_same(one: torch.Tensor, other: torch.Tensor, where: str) -> None:
     assert torch.equal(one, other), where
 
 
+@pytest.mark.first_slow
 @pytest.mark.parametrize("input_format", PAIRS)
 def test_next_sentence_prediction_changes_nothing_that_the_encoder_sees(
     input_format: str, corpus_file: Path, cache_dir: Path
@@ -121,6 +122,7 @@ def test_next_sentence_prediction_changes_nothing_that_the_encoder_sees(
             ]
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("input_format", FORMATS)
 def test_a_left_to_right_run_reads_the_text_that_a_masked_one_does(
     input_format: str, corpus_file: Path, cache_dir: Path
@@ -140,6 +142,7 @@ def test_a_left_to_right_run_reads_the_text_that_a_masked_one_does(
     assert corrupted > 0
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("input_format", FORMATS)
 def test_epochs_and_seeds_do_differ_but_evaluations_do_not(
     input_format: str, corpus_file: Path, cache_dir: Path

@@ -30,6 +30,7 @@ def input_rows(lengths: list[list[int]], together: bool, read_ahead: int) -> Inp
     return InputRows(rows, cast("Head", head), "head", cast("Any", None), 99, read_ahead)
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.lists(st.integers(1, 9), max_size=3), max_size=3 * PREDICT_ROWS),
     st.booleans(),

@@ -44,6 +44,7 @@ def test_there_are_three_tables() -> None:
     assert all(len(rows(section)) > 4 for section in SECTIONS)
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("section", SECTIONS)
 def test_our_names_are_those_of_the_parser(section: str, keys: set[str]) -> None:
     commands = []

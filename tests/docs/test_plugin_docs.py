@@ -74,6 +74,7 @@ def test_a_whole_class_is_thirty_lines_or_less(name: str) -> None:
     assert len([line for line in after_imports.splitlines() if line.strip()]) <= 30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(CLASSES))
 def test_a_class_conforms(name: str, examples: Path) -> None:
     own, contract = CLASSES[name]
@@ -84,7 +85,7 @@ def test_a_class_conforms(name: str, examples: Path) -> None:
     assert passed_checks(conformance(found)) > 5
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", [name for name in CLASSES if name != "bertlab_first_word"])
 def test_a_class_works_in_a_run(name: str, examples: Path) -> None:
     found = getattr(importlib.import_module(name), CLASSES[name][0])

@@ -135,6 +135,7 @@ def test_causal_states_do_not_depend_on_what_follows(lengths: list[int]) -> None
     assert not torch.allclose(before[last], after[last], atol=1e-3)
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.integers(1, 64), min_size=1, max_size=6), st.booleans())
 def test_a_sequence_does_not_see_its_neighbours(lengths: list[int], causal: bool) -> None:

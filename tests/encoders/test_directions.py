@@ -35,6 +35,7 @@ def twins(**changes: Any) -> tuple[BertEncoder, BertEncoder]:
     return both, left
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     sequences=st.lists(st.tuples(st.integers(1, 60), st.booleans()), min_size=1, max_size=5),
@@ -95,6 +96,7 @@ def test_an_encoder_that_does_not_read_directions_is_refused() -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_encoder_is_refused_before_any_data_is_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

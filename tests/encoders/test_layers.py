@@ -16,6 +16,7 @@ def batch_of(lengths: list[int]) -> PackedBatch:
     return pack([[0] * length for length in lengths])
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(
     shape=st.lists(st.integers(0, 9), min_size=1, max_size=3),

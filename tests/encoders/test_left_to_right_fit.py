@@ -44,6 +44,7 @@ def arguments(start: Path, rows: Path, run: Path, *more: str) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "bilstm_layers", [0, *(pytest.param(each, marks=pytest.mark.slow) for each in (1, 2))]
 )
@@ -80,6 +81,7 @@ def test_a_left_to_right_run_is_fine_tuned(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.nightly
 def test_a_bilstm_goes_on_a_bidirectional_run_too(
     tiny_run: Path, rows: Path, tmp_path: Path, bertlab: Command
 ) -> None:

@@ -1,5 +1,6 @@
 """An LSTM over packed sequences against torch's own, sequence by sequence."""
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ def lstm_of(layers: int, bidirectional: bool = True) -> nn.LSTM:
     return nn.LSTM(5, 3, num_layers=layers, bidirectional=bidirectional)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(LENGTHS, st.integers(1, 2), st.booleans())
 def test_outputs_and_gradients_are_those_of_each_sequence_alone(

@@ -31,6 +31,7 @@ def encoder_of(causal: bool, bilstm_layers: int, **changes: object) -> BertEncod
     return BertEncoder(**arguments)
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.integers(1, 64), min_size=1, max_size=5), st.sampled_from(KINDS))
 def test_packed_equals_one_by_one(lengths: list[int], kind: tuple[bool, int]) -> None:
@@ -147,6 +148,7 @@ def accuracy_after_training(encoder: BertEncoder, place: int) -> float:
     return float((loss.preds == loss.target).float().mean())
 
 
+@pytest.mark.first_slow
 @pytest.mark.parametrize(
     ("bilstm_layers", "place"), list(itertools.product((0, 1), (0, -1))), ids=str
 )

@@ -58,6 +58,7 @@ def found_of_classes(preds, target, classes, parts):
     return {name: computed(metric, preds, target, parts) for name, metric in metrics.items()}
 
 
+@pytest.mark.slow
 @given(st.data(), st.integers(2, 5), st.integers(1, 30), st.integers(1, 3))
 def test_metrics_of_classes_equal_scikit_learn(data, classes, rows, parts):
     # few distinct ids make constant predictions, absent classes and empty intersections common

@@ -33,6 +33,7 @@ def built_once() -> SentencePair:
     return built(SentencePair(), ROWS)
 
 
+@pytest.mark.slow
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(5, 60), st.booleans())
 def test_truncation_equals_hugging_face(hugging_face_tokenizer, a, b, limit, named):
     row = rows_of({"text_a": words(a, 1), "text_b": words(b, 2)})[0]

@@ -106,6 +106,7 @@ def test_metrics_follow_the_number_of_labels():
     assert SingleSentence().monitor == ("accuracy", "max")
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.integers(0, 50), min_size=2, max_size=6).filter(lambda n: np.count_nonzero(n) > 1),
     st.data(),

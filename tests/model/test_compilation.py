@@ -19,6 +19,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.nightly
 def test_a_compiled_run_ends_as_a_plain_one(
     tiny_config: Path, tmp_path: Path, bertlab: Command
 ) -> None:
@@ -58,6 +59,7 @@ def test_batches_of_other_shapes_compile_nothing_anew(
             assert torch.allclose(encoder(batch).tokens, plain, atol=1e-5)
 
 
+@pytest.mark.nightly
 def test_gradients_through_compiled_rotary_layers_are_the_same() -> None:
     torch.manual_seed(0)
     encoder = ModernEncoder(50, "mini", local_window=8)

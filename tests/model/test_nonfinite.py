@@ -55,6 +55,7 @@ def read(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     return when
 
 
+@pytest.mark.first_fast
 @pytest.mark.usefixtures("read")
 @pytest.mark.parametrize("factor", [math.nan, math.inf, 1e38])
 @pytest.mark.parametrize("clip", [1.0, "null"])
@@ -81,6 +82,7 @@ def test_the_run_stops_before_the_step_and_names_it(
     assert all(each.isfinite().all() for each in checkpoint.state.values())
 
 
+@pytest.mark.first_fast
 @pytest.mark.usefixtures("read")
 @pytest.mark.parametrize("step", [3, 6])
 def test_nothing_is_saved_or_finished_after_a_step_that_was_not_taken(
@@ -96,6 +98,7 @@ def test_nothing_is_saved_or_finished_after_a_step_that_was_not_taken(
     assert saved == (["step-3.ckpt"] if step == 6 else [])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("read")
 def test_a_skipped_step_changes_no_weight(
     spoil: Spoil,
@@ -128,6 +131,7 @@ def test_a_skipped_step_changes_no_weight(
     assert "step 6" in printed
 
 
+@pytest.mark.slow
 def test_rows_are_named_by_file_and_line(
     monkeypatch: pytest.MonkeyPatch, bertlab: Command, tiny_run: Path, tmp_path: Path
 ) -> None:

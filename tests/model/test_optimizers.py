@@ -180,6 +180,7 @@ def plain(*arguments: str) -> dict[str, object]:
     return found
 
 
+@pytest.mark.slow
 def test_adamws_section_is_as_it_was_before_there_were_others() -> None:
     keys = {"learning_rate", "betas", "eps", "weight_decay", "warmup_steps", "schedule"}
     keys |= {"schedule_steps", "layer_decay", "frozen_layers"}
@@ -188,6 +189,7 @@ def test_adamws_section_is_as_it_was_before_there_were_others() -> None:
     assert plain(".name=adamw") == plain("=adamw") == plain()
 
 
+@pytest.mark.slow
 def test_an_optimizer_and_its_schedule_are_named_in_several_ways() -> None:
     named = plain(".name=NAdam", ".betas=[0.8, 0.9]", ".schedule={name: wsd, decay_share: 0.3}")
     assert named["name"] == "NAdam"

@@ -78,6 +78,7 @@ def naive_spans(sequences):
     return np.split(tokens, starts[1:])
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("rate", [0.15, 0.4])
 def test_realised_share_is_the_rate(million, unit, rate):
@@ -120,6 +121,7 @@ def test_fates_of_tokens_have_their_shares(million, unit, shares):
     assert stats.chisquare(observed, expected).pvalue > 0.001
 
 
+@pytest.mark.slow
 def test_a_span_has_one_fate_with_its_share(million):
     copy, positions, labels = apply(million, "span")
     original = million.input_ids
@@ -213,6 +215,7 @@ def test_span_lengths_are_geometric_clipped_at_ten_words():
     assert lengths.mean() == pytest.approx((1 - 0.8**10) / 0.2, rel=0.01)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(
     lengths=st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=1, max_size=8),
@@ -360,6 +363,7 @@ def test_a_wrong_argument_is_named_with_its_value(arguments, message):
         MaskedLM(**arguments)
 
 
+@pytest.mark.slow
 def test_evaluation_masks_as_training_does_where_it_is_asked_to():
     own = MaskedLM(rate=0.3, unit="span", evaluation="training")
     shares, spans, words = {}, {}, CLASSES.countable(many(512)).sum()

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from bertlab.objectives.cross_entropy import SummedCrossEntropy
 
 
+@pytest.mark.slow
 @given(st.integers(1, 70), st.integers(0, 5), st.integers(2, 40), st.floats(-80, 80), st.booleans())
 def test_the_loss_is_torchs(
     rows: int, spare: int, classes: int, shift: float, in_bf16: bool

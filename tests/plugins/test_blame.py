@@ -74,6 +74,7 @@ def fails(bertlab: Command, tiny_config: Path, *arguments: str) -> str:
     return message
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(
     ("name", "workers", "line", "words"),
     [
@@ -103,6 +104,7 @@ def test_an_objective_that_raises_is_named(
     assert words in message
 
 
+@pytest.mark.slow
 def test_a_traceback_is_there_for_who_asks(
     stranger: Path, tiny_config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,6 +115,7 @@ def test_a_traceback_is_there_for_who_asks(
         main(["fit", "--config", str(tiny_config), "--trainer.callbacks", given])
 
 
+@pytest.mark.slow
 def test_a_callback_of_the_config_is_named(
     stranger: Path, bertlab: Command, tiny_config: Path
 ) -> None:
@@ -124,6 +127,7 @@ def test_a_callback_of_the_config_is_named(
     assert expected in message
 
 
+@pytest.mark.slow
 def test_lightning_s_own_callback_is_named(bertlab: Command, tiny_config: Path) -> None:
     given = "[{class_path: ThroughputMonitor, init_args: {batch_size_fn: math.sqrt}}]"
     message = fails(bertlab, tiny_config, "--trainer.callbacks", given)
@@ -132,6 +136,7 @@ def test_lightning_s_own_callback_is_named(bertlab: Command, tiny_config: Path) 
     assert "`flops_per_batch` attribute" in message
 
 
+@pytest.mark.slow
 def test_a_callback_of_a_plugin_s_hooks_is_named(
     stranger: Path, bertlab: Command, tiny_config: Path
 ) -> None:
@@ -143,6 +148,7 @@ def test_a_callback_of_a_plugin_s_hooks_is_named(
     assert f"their-hooks 1.0 raised an error at {stranger / module}.py:7" in message
 
 
+@pytest.mark.slow
 def test_a_bug_of_bertlab_is_no_plugin_s(
     bertlab: Command, tiny_config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,6 +163,7 @@ def test_a_bug_of_bertlab_is_no_plugin_s(
     assert "internal error: KeyError: 'ours'" in message
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(
     ("code", "name", "words"),
     [

@@ -72,6 +72,7 @@ def test_a_command_is_run_and_listed(folder: Path, bertlab: Command) -> None:
     assert "command 'onnx' of polite 1.0 (greetings:ONNX) raised an error at" in error
 
 
+@pytest.mark.slow
 def test_the_core_commands_and_those_of_first_party_packages_stay_theirs(
     folder: Path, bertlab: Command
 ) -> None:

@@ -66,6 +66,7 @@ def defaults() -> Namespace:
     return build_parser("fit", read_request([])).get_defaults()
 
 
+@pytest.mark.slow
 def test_bertlab_callbacks_of_all_are_added(stranger: Path) -> None:
     code = (
         "from lightning.pytorch import Callback\n" + HEAD + "class Kind(Callback):\n    pass\n"
@@ -102,6 +103,7 @@ def bertlab_callbacks(config):
 )
 
 
+@pytest.mark.slow
 def test_bertlab_fit_arguments_are_keys_like_the_cores_own(
     stranger: Path, tiny_config: Path, bertlab: Command
 ) -> None:
@@ -133,6 +135,7 @@ def test_bertlab_fit_arguments_are_keys_like_the_cores_own(
     assert code == 0, error
 
 
+@pytest.mark.slow
 def test_a_checkpoint_brings_values_of_the_keys_that_its_package_names_alone(
     stranger: Path, tiny_run: Path
 ) -> None:
@@ -151,6 +154,7 @@ def test_a_checkpoint_brings_values_of_the_keys_that_its_package_names_alone(
     assert parse_request(read_request([], content, str(file), file), "fit").values.shade == "none"
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("key", ["run_dir", "trainer.mine", "evaluations"])
 def test_a_key_that_there_is_already_leaves_its_package_out(
     stranger: Path, key: str, capsys: pytest.CaptureFixture[str]
@@ -163,6 +167,7 @@ def test_a_key_that_there_is_already_leaves_its_package_out(
     assert defaults().evaluations is None
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(
     ("package", "key", "value"),
     [
@@ -203,6 +208,7 @@ def test_a_key_of_a_package_that_is_not_installed_says_what_to_install(
     assert not run.exists()
 
 
+@pytest.mark.slow
 def test_runs_go_on_without_the_packages_whose_keys_are_null(
     tiny_run: Path,
     tiny_config: Path,
@@ -251,6 +257,7 @@ def test_what_bertlab_opens_raises_ends_the_command(
     assert "error E503: broad 1.0 raised an error at" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_bertlab_accelerate_finishes_each_batch_of_a_compiled_fit(
     stranger: Path, tiny_config: Path, bertlab: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -270,6 +277,7 @@ def test_bertlab_accelerate_finishes_each_batch_of_a_compiled_fit(
     assert results[0] == results[1]
 
 
+@pytest.mark.slow
 def test_bertlab_step_parts_divides_a_step(
     stranger: Path, monkeypatch: pytest.MonkeyPatch, bertlab: Command, tiny_config: Path
 ) -> None:
@@ -286,6 +294,7 @@ def test_bertlab_step_parts_divides_a_step(
     assert "found auto; it comes with bertlab-gpu: pip install bertlab-gpu" in error
 
 
+@pytest.mark.slow
 def test_bertlab_prediction_file_gets_each_row(
     stranger: Path, bertlab: Command, tiny_run: Path
 ) -> None:
@@ -310,6 +319,7 @@ def bertlab_prediction_file(path, form):
     assert (stranger / "out").read_text() == "the [MASK] is an [MASK]"
 
 
+@pytest.mark.slow
 def test_bertlab_strategy_is_the_first_packages(
     stranger: Path, monkeypatch: pytest.MonkeyPatch, bertlab: Command, tiny_config: Path
 ) -> None:
@@ -349,6 +359,7 @@ def test_a_plugin_may_ask_for_some_arguments_only(stranger: Path) -> None:
     assert sys.modules["modest_of_a_stranger"].SEEN == [5]
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(
     ("code", "words"),
     [
@@ -465,6 +476,7 @@ def told_events(stranger: Path, tiny_config: Path, bertlab: Command) -> tuple[li
     return sys.modules["courier_of_a_stranger"].SEEN, error
 
 
+@pytest.mark.slow
 def test_bertlab_checkpoint_written_is_told_of_whole_files(
     stranger: Path, told_events: tuple[list[tuple[str, int, bool]], str]
 ) -> None:
@@ -474,6 +486,7 @@ def test_bertlab_checkpoint_written_is_told_of_whole_files(
     assert all(is_whole and step > 0 for _, step, is_whole in seen)
 
 
+@pytest.mark.slow
 def test_bertlab_run_written_comes_after_results_and_may_fail(
     told_events: tuple[list[object], str],
 ) -> None:
@@ -482,6 +495,7 @@ def test_bertlab_run_written_comes_after_results_and_may_fail(
     assert "courier 1.0 (courier_of_a_stranger): bertlab_run_written is left out" in error
 
 
+@pytest.mark.slow
 def test_without_hooks_leaves_packages_out_and_the_manifest_names_them(
     stranger: Path, tiny_config: Path, bertlab: Command
 ) -> None:
@@ -509,6 +523,7 @@ def test_without_hooks_leaves_packages_out_and_the_manifest_names_them(
     assert sys.modules["courier_of_a_stranger"].SEEN
 
 
+@pytest.mark.slow
 def test_bertlab_page_sections_are_on_the_page_of_a_run(
     stranger: Path, tiny_config: Path, bertlab: Command
 ) -> None:
@@ -545,6 +560,7 @@ def test_bertlab_study_ended_is_told_of_runs_and_report(stranger: Path) -> None:
     assert len(seen) == 1
 
 
+@pytest.mark.slow
 def test_bertlab_prepare_tokenises_elsewhere(
     stranger: Path,
     corpus_file: Path,
@@ -581,6 +597,7 @@ def test_bertlab_prepare_tokenises_elsewhere(
     assert stores["true"] == stores["false"] != []
 
 
+@pytest.mark.slow
 def test_bertlab_export_files_adds_files(
     stranger: Path, tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

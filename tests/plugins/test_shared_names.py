@@ -54,6 +54,7 @@ def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     index.forget_installed()
 
 
+@pytest.mark.slow
 def test_a_run_takes_them_and_its_checkpoint_resolves_again(
     two: Path, tiny_config: Path, bertlab: Command
 ) -> None:

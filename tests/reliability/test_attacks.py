@@ -137,6 +137,7 @@ def test_texts_that_lie_outside_of_an_arrow_file(tmp_path: Path) -> None:
         list(read_arrow(str(file), "arrow").rows)
 
 
+@pytest.mark.slow
 def test_pages_and_parts_of_a_corpus_have_no_secrets(
     tmp_path: Path, corpus_file: Path, bertlab: Command
 ) -> None:

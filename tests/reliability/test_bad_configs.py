@@ -14,6 +14,7 @@ from tests.reliability.commands import check_answered, check_refused, contents, 
 from tests.reliability.conftest import Search
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("kind", ["wrong_types", "out_of_range", "unknown_keys"])
 def test_a_value(kind: str, search: Search, folder: Path, tiny_config: Path) -> None:
     base = yaml.safe_load(tiny_config.read_text("utf-8"))

@@ -29,6 +29,7 @@ def fine_tune(file: Path, form: Format, run: Path, name: str) -> list[str]:
     ]
 
 
+@pytest.mark.first_slow
 @pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.file)
 def test_a_whole_file_is_taken(form: Format, folder: Path, tiny_run: Path) -> None:
     file = folder / form.file
@@ -53,6 +54,7 @@ def test_labelled_rows(search: Search, folder: Path, tiny_run: Path) -> None:
     search(spoilt_files(), check)
 
 
+@pytest.mark.first_slow
 @pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.file)
 def test_damaged_rows(form: Format, search: Search, folder: Path, tiny_run: Path) -> None:
     """What is cut out may leave a file that is whole, if shorter."""
@@ -129,6 +131,7 @@ def test_a_damaged_checkpoint(search: Search, folder: Path, tiny_run: Path) -> N
     search(damages(whole), check)
 
 
+@pytest.mark.first_slow
 @pytest.mark.parametrize("name", ["config.yaml", "manifest.json", "results.json", "tokenizer"])
 def test_a_damaged_run(name: str, search: Search, folder: Path, tiny_run: Path) -> None:
     """What a run keeps beside its checkpoints for people to read is not needed to go on."""
@@ -143,6 +146,7 @@ def test_a_damaged_run(name: str, search: Search, folder: Path, tiny_run: Path) 
     search(damages(file.read_bytes()), check)
 
 
+@pytest.mark.first_slow
 @pytest.mark.parametrize(
     "name", ["config.json", "model.safetensors", "vocab.txt", "tokenizer.json"]
 )
@@ -163,6 +167,7 @@ def test_a_damaged_huggingface_folder(
     search(damages(whole), check)
 
 
+@pytest.mark.first_slow
 @pytest.mark.parametrize(
     "name", ["tokens.npy", "sentence_offsets.npy", "document_offsets.npy", "store.json"]
 )

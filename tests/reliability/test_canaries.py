@@ -166,9 +166,9 @@ def users_of(model: Path, folder: Path) -> list[list[object]]:
     ]
 
 
-READ_BY_FEW = (
-    *("results.json", "best.json", "stages.yaml"),
-    *("tokenizer/vocab.txt", "tokenizer/tokenizer_config.json"),
+OF_A_RUN = (
+    *("manifest.json", "results.json", "best.json", "stages.yaml"),
+    *("tokenizer/tokenizer.json", "tokenizer/vocab.txt", "tokenizer/tokenizer_config.json"),
     "samples.jsonl tensorboard/version_0/hparams.yaml",
 )
 
@@ -177,8 +177,8 @@ READ_BY_FEW = (
 @pytest.mark.parametrize(
     "names",
     [
-        *("config.yaml", "manifest.json", "tokenizer/tokenizer.json"),
-        *(pytest.param(each, marks=pytest.mark.nightly) for each in READ_BY_FEW),
+        "config.yaml",
+        *(pytest.param(each, marks=pytest.mark.nightly) for each in OF_A_RUN),
     ],
 )
 def test_a_run_directory(
@@ -216,6 +216,7 @@ def test_a_pickle_for_a_checkpoint(
     read_by([*users_of(file, folder), *fits], (name,))
 
 
+@pytest.mark.first_slow
 @each_plant
 @pytest.mark.parametrize(
     "name", ["config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt", "weights"]
@@ -243,6 +244,7 @@ def test_a_huggingface_folder(
     read_by([*users_of(model, folder), warm])
 
 
+@pytest.mark.first_slow
 @each_plant
 @pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json", "vocab.txt"])
 def test_a_tokenizer(
@@ -254,6 +256,7 @@ def test_a_tokenizer(
     read_by([["prepare", "--tokenizer", folder / "tokenizer", *given]])
 
 
+@pytest.mark.first_slow
 @each_plant
 @pytest.mark.parametrize("name", ["store.json", "tokens.npy", "document_offsets.npy"])
 @pytest.mark.parametrize("is_cached", [True, False])
@@ -286,6 +289,7 @@ def test_a_token_store(
     read_by([["fit", "--config", tiny_config, *settings, "--run_dir", "new", *STEP]])
 
 
+@pytest.mark.first_slow
 @each_plant
 @pytest.mark.parametrize("form", ["json", "jsonl", "csv", "parquet"])
 def test_labelled_rows(form: str, plant: Plant, sung: Path, folder: Path, tiny_run: Path) -> None:

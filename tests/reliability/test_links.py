@@ -47,6 +47,7 @@ FILES = ["samples.jsonl", "loss_curve.png", "results.json", "checkpoints/last-v1
 FOLDERS = ["csv", "tensorboard", "tokenizer", "evaluations", "csv/version_9", "wandb"]
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("name", [*FILES, *FOLDERS])
 def test_no_link_of_a_run_is_followed(
     run: Path, outside: Path, bertlab: Command, name: str
@@ -118,6 +119,7 @@ IN_NEW_FOLDERS = {
 }
 
 
+@pytest.mark.slow
 def test_files_are_opened_for_writing_in_one_place() -> None:
     found = {
         str(path.relative_to(ROOT))

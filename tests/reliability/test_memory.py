@@ -62,7 +62,7 @@ def check(maker: Maker, seed: int, run: Path, folder: Path, measure: Measure) ->
     check_answered(Answer(told.code, "", told.error), names)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "maker",
     [each for each in MAKERS if each.__name__ in _SLOW],

@@ -112,6 +112,7 @@ def nasty_study(names: list[str], task: str) -> StudyScores:
     return study
 
 
+@pytest.mark.nightly
 @settings(max_examples=2, phases=[Phase.generate])
 @given(st.lists(NAMES, min_size=3, max_size=3, unique=True), NAMES)
 def test_a_studys_report(place, names, task):
@@ -139,6 +140,7 @@ def test_a_studys_report(place, names, task):
             assert not CONTROL.search(text)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, phases=[Phase.generate])
 @given(st.lists(NAMES, min_size=3, max_size=3, unique=True))
 def test_what_is_printed_has_no_commands_of_a_terminal(place, names):
@@ -153,6 +155,7 @@ def test_what_is_printed_has_no_commands_of_a_terminal(place, names):
     assert not CONTROL.search(screen.getvalue())
 
 
+@pytest.mark.slow
 @settings(max_examples=6, phases=[Phase.generate])
 @given(st.lists(NAMES, min_size=2, max_size=2, unique=True), NAMES)
 def test_an_evaluations_files(place, names, note):
@@ -195,6 +198,7 @@ def test_pages_of_an_evaluation_stay_in_their_folder(tmp_path):
     assert list(tmp_path.iterdir()) == [folder]
 
 
+@pytest.mark.slow
 def test_a_run_has_a_folder_of_its_own_whatever_its_variant_is_called(tmp_path):
     odd = [
         "../../x",
@@ -228,6 +232,7 @@ def test_a_command_to_go_on_with_can_be_pasted(name):
     assert shlex.split(go_on_with(run, "slurm"))[3:] == [str(run), "--executor", "slurm"]
 
 
+@pytest.mark.slow
 @given(NAMES)
 def test_a_study_file_brings_names_back(place, name):
     content = {"name": "s", "variants": {name.replace("\x00", ""): {"a": name.replace("\x00", "")}}}

@@ -19,6 +19,7 @@ def test_a_whole_file_is_taken(parser: Parser, tmp_path: Path) -> None:
     parser.parse(path)
 
 
+@pytest.mark.first_fast
 @PARSED
 def test_damaged_bytes(parser: Parser, search: Search, tmp_path: Path) -> None:
     path = tmp_path / parser.file

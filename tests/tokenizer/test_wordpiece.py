@@ -91,6 +91,7 @@ def rows_of(tokenizer, texts):
     return [row.tolist() for row in np.split(ids, np.cumsum(lengths))[:-1]]
 
 
+@pytest.mark.first_fast
 @given(texts=st.lists(EVERYTHING, max_size=4))
 @settings(deadline=None, max_examples=300)
 def test_fast_path_is_exact_on_any_text(tokenizer, texts):
@@ -159,6 +160,7 @@ def test_other_pretokenizers_take_the_slow_path_and_are_exact(tmp_path):
     assert tokenizer.encode("cat.")[1:] == [tokenizer.token_id("##.")]
 
 
+@pytest.mark.slow
 def test_many_ids_need_uint32():
     tokens = [*SPECIAL_TOKENS, *(f"w{number}" for number in range(65_532))]
     tokenizer = WordPieceTokenizer.from_vocabulary(tokens)
@@ -447,6 +449,7 @@ def tokens_of(tokenizer):
     return [tokenizer.token(number) for number in range(tokenizer.vocab_size)]
 
 
+@pytest.mark.slow
 def test_characters_that_are_words_fill_the_vocabulary(capsys):
     """Chinese: each character is a word, so there is nothing to join and no ##form."""
     common = [chr(0x4E00 + number) for number in range(1200)]

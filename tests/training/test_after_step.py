@@ -59,6 +59,7 @@ def weights(run: Path, name: str = "last") -> dict[str, torch.Tensor]:
     return found
 
 
+@pytest.mark.slow
 def test_a_teacher_follows_its_student(bertlab: Command, tiny_config: Path, tmp_path: Path) -> None:
     runs = {every: tmp_path / f"every-{every}" for every in (0, 1)}
     for every, run in runs.items():

@@ -53,6 +53,7 @@ def scores(run: Path, metric: str) -> dict[int, float]:
     return {step: values[f"val/single_sentence/{metric}"] for step, values in content.items()}
 
 
+@pytest.mark.first_slow
 @pytest.mark.parametrize(
     ("metric", "better"),
     [("accuracy", max), ("loss", min), pytest.param("macro_f1", max, marks=pytest.mark.slow)],
@@ -69,6 +70,7 @@ def test_the_better_end_of_a_named_metric(
     assert best["checkpoint"] == f"step-{best['step']}.ckpt"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("monitor", ["val/loss", "train/loss", "train/mlm/loss"])
 def test_the_best_by_any_logged_figure_is_told(
     tiny_config: Path, tmp_path: Path, bertlab: Command, monitor: str
@@ -85,6 +87,7 @@ def test_the_best_by_any_logged_figure_is_told(
     assert f"best {monitor}: {values[best['step']]:.4f} at step {best['step']}" in printed
 
 
+@pytest.mark.slow
 def test_a_metric_without_a_better_end_needs_a_mode(
     rows: Rows, tmp_path: Path, bertlab: Command
 ) -> None:
@@ -115,6 +118,7 @@ def test_names_of_files_have_figures_that_there_are(
     assert "checkpoint.filename: found {val_loss}; did you mean 'val/loss'?" in error
 
 
+@pytest.mark.slow
 def test_early_stopping_stops_where_a_score_no_longer_rises(
     rows: Rows, tmp_path: Path, bertlab: Command
 ) -> None:
@@ -171,6 +175,7 @@ def test_names_of_sets_and_types() -> None:
     assert choose_monitor(None, Mock()) == (None, "min")
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(
     ("settings", "kept"),
     [
@@ -201,6 +206,7 @@ def test_what_is_kept_of_steps_and_evaluations(
     assert files(run) == (kept or ["last.ckpt", *(f"step-{n}.ckpt" for n in (2, 3, 4, 6))])
 
 
+@pytest.mark.slow
 def test_a_step_of_an_accumulated_batch_is_not_saved_halfway(
     tiny_config: Path, tmp_path: Path, bertlab: Command
 ) -> None:
@@ -227,6 +233,7 @@ def test_files_that_would_replace_each_other_are_refused(settings: dict[str, obj
         check_checkpoints({"save_top_k": 1, "save_last": True, **settings})
 
 
+@pytest.mark.slow
 def test_without_last_the_newest_whole_checkpoint_goes_on(
     tiny_config: Path, tmp_path: Path, bertlab: Command
 ) -> None:

@@ -63,6 +63,7 @@ def dataset(data: PretrainingData, steps: int, **devices: int) -> StepDataset:
     return StepDataset(stream, sizes, **devices)
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_bit_by_bit(tiny_config: Path, tmp_path: Path, bertlab: Command) -> None:
     given = [*ARGUMENTS, "--model.optimizer", "muon"]
     whole, again = tmp_path / "whole", tmp_path / "again"
@@ -122,6 +123,7 @@ def test_an_epoch_reads_each_chunk_once(data: PretrainingData) -> None:
     assert 0 <= short < 12  # the last step goes on into the next epoch
 
 
+@pytest.mark.slow
 def test_tokens_and_words_are_counted_over_the_run(data: PretrainingData) -> None:
     asked = 20_000
     steps = steps_for("max_tokens", asked, lambda steps: data.mean_lengths(steps)[1])
@@ -134,6 +136,7 @@ def test_tokens_and_words_are_counted_over_the_run(data: PretrainingData) -> Non
     assert steps_for_words(words, None, data) == pytest.approx(steps, abs=1)
 
 
+@pytest.mark.slow
 def test_a_run_that_epochs_end(tiny_config: Path, tmp_path: Path, bertlab: Command) -> None:
     run = tmp_path / "run"
     ends = ["--trainer.max_steps", "-1", "--trainer.max_epochs", "1"]
@@ -148,6 +151,7 @@ def test_a_run_that_epochs_end(tiny_config: Path, tmp_path: Path, bertlab: Comma
     assert 0 <= steps.total() - sequences < 300
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

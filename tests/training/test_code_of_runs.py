@@ -76,6 +76,7 @@ def go_on(bertlab: Command, run: Path) -> str:
     return message
 
 
+@pytest.mark.slow
 def test_the_manifest_tells_files_of_plugins_apart(packages: Path, run: Path) -> None:
     found = manifest(run)
     assert found["plugins"]["their-sentences"] == "1.0"
@@ -88,6 +89,7 @@ def test_the_manifest_tells_files_of_plugins_apart(packages: Path, run: Path) ->
     assert content_hash("their-sentences") == before  # whenever it was written
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_as_it_was_says_nothing(run: Path, bertlab: Command) -> None:
     afresh()
     assert "other code" not in go_on(bertlab, run)
@@ -96,6 +98,7 @@ def test_a_run_that_goes_on_as_it_was_says_nothing(run: Path, bertlab: Command) 
     assert set(session) == {*first, "command"}
 
 
+@pytest.mark.slow
 def test_another_version_is_said_and_recorded(packages: Path, run: Path, bertlab: Command) -> None:
     put(packages, CODE, "1.1")
     assert "warning: the run goes on with other code" in (message := go_on(bertlab, run))
@@ -110,6 +113,7 @@ def test_another_version_is_said_and_recorded(packages: Path, run: Path, bertlab
     assert contents[0] == contents[1] != contents[2]
 
 
+@pytest.mark.slow
 def test_a_run_of_an_older_bertlab_is_compared_by_its_manifest(
     packages: Path, run: Path, bertlab: Command
 ) -> None:
@@ -121,6 +125,7 @@ def test_a_run_of_an_older_bertlab_is_compared_by_its_manifest(
     assert "their-sentences 1.0 → 2.0" in go_on(bertlab, run)
 
 
+@pytest.mark.slow
 def test_a_plugin_that_lacks_is_named_with_its_package(
     packages: Path, run: Path, bertlab: Command
 ) -> None:

@@ -90,7 +90,6 @@ def by_two(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("two processes")  # which train once for all
 @pytest.mark.parametrize("name", SETTINGS)
 def test_two_processes_equal_one(
     name: str, by_two: Path, tiny_config: Path, tmp_path: Path, bertlab: Command
@@ -135,8 +134,7 @@ def test_a_second_phase_takes_the_optimizer_over_under_any_strategy(
     assert_same_end(tmp_path / "one", tmp_path / "two")
 
 
-@pytest.mark.slow
-@pytest.mark.xdist_group("two processes")
+@pytest.mark.nightly
 def test_two_processes_drop_what_one_does_that_accumulates_two_batches(
     by_two: Path, tiny_config: Path, tmp_path: Path, bertlab: Command
 ) -> None:
@@ -155,7 +153,6 @@ def test_two_processes_drop_what_one_does_that_accumulates_two_batches(
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("two processes")
 def test_dropout_of_two_processes_goes_on_bit_by_bit(by_two: Path) -> None:
     ends = [
         torch.load(by_two / name / "checkpoints" / "last.ckpt", weights_only=True)

@@ -170,7 +170,7 @@ def children(process: int) -> list[int]:
     return [int(each) for each in listed.split()]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 @pytest.mark.parametrize(
     ("settings", "said"),
@@ -201,7 +201,7 @@ def test_a_killed_process_ends_the_run_which_goes_on(
     assert code == 0, error
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(sys.platform != "linux", reason="signals as schedulers send them")
 def test_sigterm_to_all_processes_at_once_still_saves(tiny_config: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"

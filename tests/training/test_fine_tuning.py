@@ -63,6 +63,7 @@ TASKS = [
 FAST = ("single_sentence", "span")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("head", "source", "metric"),
     [each if each[0] in FAST else pytest.param(*each, marks=pytest.mark.slow) for each in TASKS],
@@ -120,6 +121,7 @@ def test_predictions_come_in_the_order_of_the_input(
         assert scores[0][text] == pytest.approx(scores[1][text], abs=1e-5)
 
 
+@pytest.mark.slow
 def test_resuming_in_the_middle_of_an_epoch_is_exact(
     files: Path, tiny_run: Path, tmp_path: Path, bertlab: Command
 ) -> None:
@@ -141,6 +143,7 @@ def test_resuming_in_the_middle_of_an_epoch_is_exact(
     assert all(torch.equal(one[name], two[name]) for name in one)
 
 
+@pytest.mark.slow
 def test_from_scratch_takes_sizes_and_tokenizer_but_no_weights(
     files: Path, tiny_run: Path, tmp_path: Path, bertlab: Command
 ) -> None:
@@ -153,6 +156,7 @@ def test_from_scratch_takes_sizes_and_tokenizer_but_no_weights(
     assert "initialised from" not in out
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -197,6 +201,7 @@ def test_an_unknown_label_in_the_validation_rows_is_named(
     assert "did you mean 'blue'?" in err
 
 
+@pytest.mark.slow
 def test_a_tag_that_no_training_row_has_is_declared(
     files: Path, tiny_run: Path, tmp_path: Path, bertlab: Command
 ) -> None:
@@ -235,7 +240,7 @@ def test_seeds_give_mean_and_deviation_and_each_its_best_checkpoint(
         assert (run / "checkpoints" / best["checkpoint"]).is_file()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_config_file_can_ask_for_the_run_from_scratch_beside_its_own(
     files: Path, tiny_run: Path, tmp_path: Path, bertlab: Command
 ) -> None:

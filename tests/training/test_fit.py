@@ -57,6 +57,7 @@ def test_the_resolved_config_repeats_the_run_bit_for_bit(
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
 def test_resuming_in_the_middle_of_an_epoch_equals_the_undisturbed_run(
     dropout: float, tiny_config: Path, tmp_path: Path, bertlab: Command
@@ -111,6 +112,7 @@ def test_a_directory_in_use_is_refused(tiny_run: Path, tiny_config: Path, bertla
     assert (tiny_run / "manifest.json").read_text() == before
 
 
+@pytest.mark.slow
 def test_validate_repeats_the_final_evaluation(tiny_run: Path, bertlab: Command) -> None:
     code, output, _ = bertlab("validate", "--ckpt_path", tiny_run)
     assert code == 0
@@ -202,6 +204,7 @@ def test_warm_start_with_other_sizes_lists_the_tensors(
     assert not (tmp_path / "x").exists()
 
 
+@pytest.mark.slow
 def test_a_warm_start_takes_the_encoders_name_over_and_refuses_another(
     tiny_config: Path, bertlab: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,6 +265,7 @@ class Shared(Encoder):
 """
 
 
+@pytest.mark.slow
 def test_an_encoder_with_shared_layers_and_narrow_embeddings_is_resumed_and_used(
     tiny_config: Path, bertlab: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -304,6 +308,7 @@ class Refusing(Callback):
 REFUSED = json.dumps([{"class_path": f"{__name__}.Refusing"}])
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("there", [(), ("notes.txt", "csv/mine.csv")])
 def test_a_run_that_is_refused_at_its_start_leaves_nothing(
     there: tuple[str, ...], tiny_config: Path, tmp_path: Path, bertlab: Command
@@ -323,6 +328,7 @@ def test_a_run_that_is_refused_at_its_start_leaves_nothing(
     assert code == 0, error
 
 
+@pytest.mark.slow
 def test_a_run_whose_record_lost_files_goes_on(
     tiny_config: Path, tmp_path: Path, bertlab: Command
 ) -> None:

@@ -69,6 +69,7 @@ def test_a_warm_up_in_steps_does_not_go_with_a_time() -> None:
         rates(config, FakeTimer(100.0), [])
 
 
+@pytest.mark.slow
 def test_tokens_are_as_many_steps_as_read_them(
     tiny_config: Path, tmp_path: Path, bertlab: Command
 ) -> None:
@@ -105,6 +106,7 @@ def test_tokens_that_make_no_run(
     assert not run.exists()
 
 
+@pytest.mark.slow
 def test_a_run_that_a_time_ends(tiny_config: Path, tmp_path: Path, bertlab: Command) -> None:
     run = tmp_path / "run"
     given = ("--trainer.max_steps", "-1", "--trainer.max_time", "00:00:00:01")

@@ -23,6 +23,7 @@ def test_the_reference_names_all() -> None:
     assert missing == []
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(
     "settings",
     [
@@ -52,6 +53,7 @@ def test_what_leaves_the_steps_as_they_are(
     assert all(torch.equal(found[name], expected[name]) for name in expected)
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(
     ("settings", "key"),
     [

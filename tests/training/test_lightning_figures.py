@@ -93,6 +93,7 @@ def by_norm(parameters: Sequence[nn.Parameter]) -> object:
     return nn.utils.clip_grad_norm_(parameters, 1.0)
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(
     ("settings", "clip", "autocast"),
     [
@@ -125,6 +126,7 @@ def test_clipping_and_precision(
     assert any((usual[name] != it).any() for name, it in Recorder.weights[-1].items())
 
 
+@pytest.mark.slow
 def test_a_fast_run_takes_the_first_steps(recorded: Callable[..., Weights]) -> None:
     recorded("--trainer.fast_dev_run", "3")
     assert len(Recorder.losses) == 3
@@ -150,6 +152,7 @@ AVERAGES: dict[str, Callable[[list[Weights]], Weights]] = {
 
 
 # bertlab's module always overrides it
+@pytest.mark.first_fast
 @pytest.mark.filterwarnings("ignore:You're using the WeightAveraging callback with a model that")
 @pytest.mark.parametrize("callback", AVERAGES)
 def test_averages_of_weights_are_saved(recorded: Callable[..., Weights], callback: str) -> None:
@@ -161,6 +164,7 @@ def test_averages_of_weights_are_saved(recorded: Callable[..., Weights], callbac
     assert not all(torch.equal(expected[name], Recorder.weights[-1][name]) for name in expected)
 
 
+@pytest.mark.slow
 def test_a_limit_evaluates_the_first_batches(
     tiny_run: Path, tmp_path: Path, bertlab: Command
 ) -> None:

@@ -43,6 +43,7 @@ def test_a_misspelt_logger(bertlab: Command, tiny_config: Path) -> None:
     assert "did you mean 'wandb'?" in error
 
 
+@pytest.mark.slow
 def test_early_stopping_and_weight_averaging_by_config(
     bertlab: Command, tiny_config: Path, tmp_path: Path
 ) -> None:
@@ -65,6 +66,7 @@ def test_early_stopping_and_weight_averaging_by_config(
     assert "val/loss" not in json.loads((run / "results.json").read_text())
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("name", ["simple", "advanced"])
 def test_a_profile_is_in_the_run(
     name: str, bertlab: Command, tiny_config: Path, tmp_path: Path

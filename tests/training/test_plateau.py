@@ -60,6 +60,7 @@ def columns(run: Path) -> tuple[dict[int, float], dict[int, float]]:
     return pairs[0], pairs[1]
 
 
+@pytest.mark.nightly
 def test_a_run_has_the_rates_of_a_plain_loop(tiny_config: Path, tmp_path: Path) -> None:
     logs = {"trainer.logger": "csv", "trainer.log_every_n_steps": 1}
     bertlab.fit(tiny_config, settings(tmp_path / "run", PLATEAU, **logs))
@@ -77,6 +78,7 @@ def test_a_run_has_the_rates_of_a_plain_loop(tiny_config: Path, tmp_path: Path) 
     assert rates[steps[-1]] < rates[steps[0]]
 
 
+@pytest.mark.slow
 def test_it_goes_on_exactly(tiny_config: Path, tmp_path: Path) -> None:
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     bertlab.fit(tiny_config, settings(whole, PLATEAU, **{"checkpoint.save_top_k": -1}))
@@ -92,6 +94,7 @@ def test_it_goes_on_exactly(tiny_config: Path, tmp_path: Path) -> None:
     assert results[0] == results[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("key", "schedule", "words"),
     [

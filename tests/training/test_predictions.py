@@ -56,6 +56,7 @@ def predicted(bertlab: Command, *arguments: object) -> list[dict[str, object]]:
     return [json.loads(line) for line in output.splitlines()]
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(
     "setting", ["limit_predict_batches 1", "limit_predict_batches 0", "fast_dev_run true"]
 )
@@ -87,6 +88,7 @@ def test_all_columns_come_back(bertlab: Command, classifier: Path, texts: Path) 
         assert set(made) == set(given) | {"gold"} | OF_PREDICTION
 
 
+@pytest.mark.slow
 def test_columns_keep_the_names_of_the_file(
     bertlab: Command, classifier: Path, tmp_path: Path
 ) -> None:
@@ -103,6 +105,7 @@ def test_columns_keep_the_names_of_the_file(
     assert [(each["0"], each["text"]) for each in found] == [("5", "It is."), ("6", "It is not.")]
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("form", ["csv", "parquet", "jsonl"])
 def test_no_column_is_lost_where_names_meet(
     bertlab: Command, classifier: Path, tmp_path: Path, form: str
@@ -154,6 +157,7 @@ def test_forms_that_are_not_written(
     assert "are not written, expected a name that ends in .csv" in error
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("ending", ["csv", "tsv", "parquet", "jsonl"])
 def test_the_form_follows_from_the_name(
     ending: str, bertlab: Command, classifier: Path, texts: Path, tmp_path: Path
@@ -189,6 +193,7 @@ def test_the_form_follows_from_the_name(
         assert [each["label"] for each in again] == [each["label"] for each in expected]
 
 
+@pytest.mark.slow
 def test_what_no_table_holds(bertlab: Command, classifier: Path, tmp_path: Path) -> None:
     path, output = tmp_path / "new.jsonl", tmp_path / "new.parquet"
     path.write_text('{"text": "a", "id": 1}\n{"text": "b", "id": "two"}\n')
@@ -205,6 +210,7 @@ def test_what_no_table_holds(bertlab: Command, classifier: Path, tmp_path: Path)
     assert "expected --output" in error
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("form", ["csv", "parquet", "jsonl"])
 @pytest.mark.parametrize(
     "ids", [[2**63 + 1, 5], [2**64, 5], [5] * 1001 + [2**64 - 1], [-1] * 1001 + [2**63]], ids=len
@@ -229,6 +235,7 @@ def test_whole_numbers_of_any_size_come_back(
     assert [str(each) for each in found] == [str(each) for each in ids]
 
 
+@pytest.mark.slow
 def test_rows_that_are_cut_are_counted(bertlab: Command, classifier: Path, tmp_path: Path) -> None:
     path = tmp_path / "new.csv"
     path.write_text("text\n" + "short\n" + "word " * 40 + "\n" + "long " * 99 + "\n")
@@ -239,6 +246,7 @@ def test_rows_that_are_cut_are_counted(bertlab: Command, classifier: Path, tmp_p
     assert "longer" not in error
 
 
+@pytest.mark.slow
 def test_the_truth_of_new_rows_may_be_any(
     bertlab: Command, classifier: Path, tmp_path: Path
 ) -> None:
@@ -251,6 +259,7 @@ def test_the_truth_of_new_rows_may_be_any(
     assert found == predicted(bertlab, classifier, "--input", bare)
 
 
+@pytest.mark.slow
 def test_what_is_read_is_not_written_over(
     bertlab: Command, classifier: Path, texts: Path, tmp_path: Path
 ) -> None:
@@ -271,6 +280,7 @@ def test_what_is_read_is_not_written_over(
     assert texts.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_the_best_classes(bertlab: Command, classifier: Path) -> None:
     arguments = (classifier, "--text", "It is red.", "--top_k", "1")
     (found,) = predicted(bertlab, *arguments)
@@ -300,6 +310,7 @@ def test_nothing_to_fill_in_names_the_mask_of_the_model(capsys: pytest.CaptureFi
     assert "nothing was predicted: no text has a <mask> to fill in\n" in capsys.readouterr().err
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("given", [(), ("--text", "a", "--input", "b.txt")])
 def test_one_input_is_needed(
     given: tuple[str, ...], bertlab: Command, classifier: Path, tiny_run: Path
@@ -318,6 +329,7 @@ def test_a_head_that_reads_one_text_takes_no_pair(bertlab: Command, classifier: 
     assert "the head reads text, expected --text alone" in error
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("source", ["classifier", "tiny_run"])
 def test_a_hugging_face_folder_is_a_checkpoint(
     source: str, bertlab: Command, tmp_path: Path, request: pytest.FixtureRequest
@@ -337,6 +349,7 @@ def test_a_hugging_face_folder_is_a_checkpoint(
         assert loaded(text)[0]["label"] == by_folder["label"]
 
 
+@pytest.mark.slow
 def test_a_model_of_the_hub_is_a_checkpoint(
     tiny_run: Path, bertlab: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -356,6 +369,7 @@ def test_a_model_of_the_hub_is_a_checkpoint(
     assert "runs/tinny: no such run or checkpoint; did you mean 'tiny'?" in error
 
 
+@pytest.mark.slow
 def test_words_of_plain_text(bertlab: Command, tiny_run: Path, tmp_path: Path) -> None:
     sentences = tmp_path / "s.conll"
     sentences.write_text("".join(f"Ann B-PER\nsaw O\n{n} O\n. O\n\n" for n in range(8)))
@@ -385,6 +399,7 @@ def test_words_of_plain_text(bertlab: Command, tiny_run: Path, tmp_path: Path) -
 BAD_ROWS = 'id,text\n1,A fine day.\n2,\n3\n4,"\u200b"\n5,Rain again.\n'
 
 
+@pytest.mark.slow
 def test_a_bad_row_does_not_stop_a_file(bertlab: Command, classifier: Path, tmp_path: Path) -> None:
     rows = tmp_path / "new.csv"
     rows.write_text(BAD_ROWS, "utf-8")
@@ -408,6 +423,7 @@ def test_a_bad_row_does_not_stop_a_file(bertlab: Command, classifier: Path, tmp_
         ]
 
 
+@pytest.mark.slow
 def test_bad_rows_are_refused_where_asked(
     bertlab: Command, classifier: Path, tmp_path: Path
 ) -> None:

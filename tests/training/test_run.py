@@ -34,6 +34,7 @@ def test_fit_trains_what_the_command_trains(
     assert run.manifest["command"][:4] == ["bertlab", "fit", "--config", str(tiny_config)]
 
 
+@pytest.mark.slow
 def test_a_config_is_a_mapping_too_and_overrides_win(tiny_config: Path, tmp_path: Path) -> None:
     content = yaml.safe_load(tiny_config.read_text("utf-8"))
     run = fit(content, {"run_dir": str(tmp_path / "run"), "trainer.max_steps": 2})
@@ -41,6 +42,7 @@ def test_a_config_is_a_mapping_too_and_overrides_win(tiny_config: Path, tmp_path
     assert read_run_checkpoint(run.directory / "checkpoints" / "last.ckpt").global_step == 2
 
 
+@pytest.mark.slow
 def test_history_and_picture(tiny_run: Path) -> None:
     run = Run(tiny_run)
     history = run.history
@@ -51,6 +53,7 @@ def test_history_and_picture(tiny_run: Path) -> None:
     assert "mlm/loss" in run._repr_html_()
 
 
+@pytest.mark.slow
 def test_a_run_predicts_as_the_command_does(tiny_run: Path, bertlab: Command) -> None:
     text = "A [MASK] of words."
     (predicted,) = Run(tiny_run).predict([text])
@@ -122,6 +125,7 @@ class Interrupt(Callback):
             os.kill(os.getpid(), signal.SIGINT)
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_a_run_to_go_on_with(
     tiny_config: Path, tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

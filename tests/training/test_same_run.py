@@ -73,6 +73,7 @@ def text_run(killed_text_run: Begun) -> Begun:
     return killed_text_run
 
 
+@pytest.mark.slow
 def test_a_moved_corpus_goes_on(text_run: Begun, bertlab: Command) -> None:
     run, corpus, final = text_run
     moved = corpus.rename(corpus.with_name("moved.txt"))
@@ -81,6 +82,7 @@ def test_a_moved_corpus_goes_on(text_run: Begun, bertlab: Command) -> None:
     assert_equal(weights(run), final)
 
 
+@pytest.mark.slow
 def test_a_store_of_the_same_text_goes_on(
     text_run: Begun, tmp_path: Path, bertlab: Command
 ) -> None:
@@ -95,6 +97,7 @@ def test_a_store_of_the_same_text_goes_on(
     assert_equal(weights(run), final)
 
 
+@pytest.mark.slow
 def test_a_changed_corpus_stops_by_name(text_run: Begun, bertlab: Command) -> None:
     run, corpus, _ = text_run
     corpus.write_text(corpus.read_text("utf-8").replace("the", "a", 1), "utf-8")
@@ -106,6 +109,7 @@ def test_a_changed_corpus_stops_by_name(text_run: Begun, bertlab: Command) -> No
     assert (run / "checkpoints/last.ckpt").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_a_changed_store_stops_by_name(text_run: Begun, tmp_path: Path, bertlab: Command) -> None:
     """One token is another, in the middle of the file, where no check of the store looks."""
     run, corpus, _ = text_run
@@ -155,6 +159,7 @@ class TokenStoreOf:
         file.write_bytes(content)
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("recorded", ["checkpoint", "manifest", "nowhere"])
 def test_where_the_data_is_recorded(text_run: Begun, bertlab: Command, recorded: str) -> None:
     """A checkpoint of before has its run's manifest; without one, the place has to be the same."""
@@ -183,6 +188,7 @@ def test_where_the_data_is_recorded(text_run: Begun, bertlab: Command, recorded:
     assert f"data.corpus: {moved}: " in error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["moved", "other"])
 def test_a_tokenizer(
     tiny_config: Path, tiny_run: Path, tmp_path: Path, bertlab: Command, change: str
@@ -247,6 +253,7 @@ def row_run(killed_row_run: Begun) -> Begun:
     return killed_row_run
 
 
+@pytest.mark.slow
 def test_moved_rows_go_on(row_run: Begun, bertlab: Command) -> None:
     run, rows, final = row_run
     rows = rows.rename(rows.with_name("moved"))
@@ -270,6 +277,7 @@ def another_order(path: Path) -> None:
     path.write_text("\n".join([first, *reversed(lines)]) + "\n")
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("change", [one_more, one_label, another_order])
 @pytest.mark.parametrize("split", ["train", "same", "other"])
 def test_changed_rows_stop_by_name(

@@ -23,7 +23,6 @@ from bertlab.training.cli import BertlabCLI, open_command
 from tests.conftest import Command
 from tests.training.test_devices import assert_same_end, fit_by_two, fits_by_two
 
-pytestmark = pytest.mark.xdist_group("seeds apart")  # the runs of ``draws`` are made once
 DROPOUT = ("--model.encoder.hidden_dropout_prob", 0.1)
 Found = dict[str, Any]
 
@@ -99,6 +98,7 @@ def draws(tiny_config: Path, folder: Path) -> dict[str, Found]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("given", "part"), list(itertools.product(SEED_PARTS, SEED_PARTS)))
 def test_a_seed_changes_its_own_part_and_no_other(
     given: str, part: str, draws: dict[str, Found]
@@ -107,11 +107,13 @@ def test_a_seed_changes_its_own_part_and_no_other(
     assert changed == (given == part)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", SEED_PARTS)
 def test_each_part_matters_to_the_weights_at_the_end(part: str, draws: dict[str, Found]) -> None:
     assert draws[part]["end"] != draws["one"]["end"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", SEED_PARTS)
 def test_a_part_is_what_the_run_with_this_seed_alone_has(
     part: str, draws: dict[str, Found]
@@ -119,6 +121,7 @@ def test_a_part_is_what_the_run_with_this_seed_alone_has(
     assert draws["all"][part] == draws[part][part]
 
 
+@pytest.mark.slow
 def test_nothing_but_the_parts_depends_on_the_seed_of_the_run(
     tiny_config: Path, folder: Path, tmp_path: Path, draws: dict[str, Found], bertlab: Command
 ) -> None:
@@ -129,6 +132,7 @@ def test_nothing_but_the_parts_depends_on_the_seed_of_the_run(
     assert_equal_weights(tmp_path / "run", folder / "one")
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_exactly_and_records_its_seeds(
     tiny_config: Path, tmp_path: Path, bertlab: Command
 ) -> None:
@@ -151,6 +155,7 @@ def test_a_run_goes_on_exactly_and_records_its_seeds(
     assert_equal_weights(again, run)
 
 
+@pytest.mark.slow
 def test_a_run_does_not_go_on_with_another_seed_of_a_part(
     tiny_config: Path, tiny_run: Path, bertlab: Command
 ) -> None:
@@ -162,6 +167,7 @@ def test_a_run_does_not_go_on_with_another_seed_of_a_part(
     assert bertlab(*fit, "--seed.order", 3)[0] == 0  # that of seed_everything
 
 
+@pytest.mark.slow
 def test_workers_see_the_same_order_and_masks(
     tiny_config: Path, tmp_path: Path, bertlab: Command
 ) -> None:
@@ -218,6 +224,7 @@ def what_a_fine_tuning_draws(run: Path, *arguments: object) -> Found:
     return {"weights": head, "order": rows, "dropout": dropped(session)}
 
 
+@pytest.mark.nightly
 def test_a_fine_tuning_has_seeds_of_head_rows_and_dropout(
     fine_tuning: list[object], tmp_path: Path
 ) -> None:

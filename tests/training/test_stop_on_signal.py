@@ -47,6 +47,7 @@ def undisturbed(
 
 
 # the first; the end of a window; at an evaluation; amid a window between two evaluations
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "batch", [15, *(pytest.param(each, marks=pytest.mark.slow) for each in (1, 6, 8))]
 )
@@ -82,6 +83,7 @@ def test_a_stopped_run_goes_on_bit_by_bit(
     assert figures(run) == figures(undisturbed)
 
 
+@pytest.mark.slow
 def test_the_command_that_is_printed_goes_on_with_callbacks_and_trackers(
     tiny_config: Path, bertlab: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -109,6 +111,7 @@ def test_the_handler_is_given_back(handler: object, undisturbed: Path) -> None:
     assert signal.getsignal(signal.SIGTERM) is handler
 
 
+@pytest.mark.slow
 def test_without_checkpoints_nothing_is_said_to_be_saved(
     tiny_config: Path, bertlab: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -7,6 +7,7 @@ import pytest
 from tests.conftest import Command
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(
     ("argument", "message"),
     [
@@ -29,6 +30,7 @@ def test_numbers_out_of_range(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(
     ("argument", "message"),
     [

@@ -106,6 +106,7 @@ def checkpoint(run: Path) -> dict[str, Any]:
     return content
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

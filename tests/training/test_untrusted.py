@@ -164,6 +164,7 @@ def brought(config: dict[str, Any], command: str) -> RunConfig:
     return parse_request(read_request([], stored, str(file), file), command)
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(("key", "value"), TRAINER)
 def test_a_checkpoint_brings_no_class_of_the_trainer(
     key: str, value: object, honest: dict[str, Any]
@@ -177,6 +178,7 @@ def test_a_checkpoint_brings_no_class_of_the_trainer(
         brought(config, "fit")
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(
     ("key", "value"),
     [
@@ -221,6 +223,7 @@ KINDS = {
 }
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("command", ["fit", "validate", "test", "predict"])
 def test_every_key_of_every_command_is_on_the_closed_list_or_the_users_own(
@@ -250,6 +253,7 @@ def test_every_key_of_every_command_is_on_the_closed_list_or_the_users_own(
         assert all(found.get(key) == defaults.get(key) for key in users)
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("command", ["validate", "predict", "evaluate", "embed", "export"])
 def test_a_checkpoint_says_nowhere_what_is_written_and_starts_no_processes(
     command: str,
@@ -302,6 +306,7 @@ def _noting(call: Callable[..., None], made: list[object], name: str) -> Callabl
     return noted
 
 
+@pytest.mark.slow
 def test_a_users_own_run_goes_on_with_what_it_had(
     tiny_config: Path, tmp_path: Path, bertlab: Command
 ) -> None:
@@ -354,6 +359,7 @@ def test_a_dotted_key_does_not_slip_past_the_checks_of_its_section(
         read_stored_config(config, "x")
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(
     ("command", "key", "value"),
     [
@@ -375,6 +381,7 @@ def test_a_command_reads_a_stored_config_by_these_checks(
     assert key in error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "hyper_parameters",
     [
@@ -402,6 +409,7 @@ def test_hyper_parameters_of_a_checkpoint_override_nothing(
     assert Run(tmp_path / "again").metrics == Run(tiny_run).metrics
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("command", ["validate", "evaluate", "embed", "export"])
 def test_no_command_builds_what_a_checkpoint_names(
     command: str, planted: Callable[..., Path], bertlab: Command, tmp_path: Path
@@ -422,6 +430,7 @@ def test_no_command_builds_what_a_checkpoint_names(
     assert code == 0, error
 
 
+@pytest.mark.slow
 def test_a_run_with_callbacks_goes_on_with_its_users_own_config(
     tiny_config: Path, tmp_path: Path, bertlab: Command
 ) -> None:
@@ -547,6 +556,7 @@ def test_arguments_without_a_type_get_plain_values(key: str, text: str, canary: 
         assert not canary.exists()
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(
     ("key", "value", "reason"),
     [
@@ -588,6 +598,7 @@ def test_a_command_refuses_other_sizes_than_those_of_the_weights(
     assert "are not of the sizes in its config" in error
 
 
+@pytest.mark.slow
 def test_tensors_larger_than_their_file_and_endless_content_are_refused(
     tiny_run: Path, tmp_path: Path, bertlab: Command
 ) -> None:
@@ -603,6 +614,7 @@ def test_tensors_larger_than_their_file_and_endless_content_are_refused(
     assert "global_step: of another kind" in error
 
 
+@pytest.mark.slow
 def test_an_archive_that_unpacks_to_much_is_not_unpacked(tmp_path: Path, bertlab: Command) -> None:
     with zipfile.ZipFile(tmp_path / "bomb.ckpt", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("archive/data.pkl", bytes(10**8))

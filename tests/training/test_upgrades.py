@@ -52,6 +52,7 @@ def stored_config(name: str) -> dict[str, Any]:
     return content["bertlab"]["config"]
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("name", RUNS)
 def test_a_released_run_goes_on(place: Path, bertlab: Command, name: str) -> None:
     run = begin(place, name)
@@ -69,6 +70,7 @@ def test_a_released_run_goes_on(place: Path, bertlab: Command, name: str) -> Non
             assert torch.allclose(value, end["state_dict"][key], atol=1e-6), key
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("name", RUNS)
 @pytest.mark.parametrize("command", ["validate", "predict"])
 def test_a_released_run_is_used(place: Path, bertlab: Command, name: str, command: str) -> None:
@@ -95,6 +97,7 @@ def leaves(config: dict[str, Any], prefix: str = "") -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_every_key_that_is_at_its_default_may_lack(place: Path) -> None:
     """As in a checkpoint from before there was the key."""
     whole = stored_config("0.1.0")
@@ -165,6 +168,7 @@ def test_a_key_of_a_later_version_that_decides(
     assert (run / "checkpoints/last.ckpt").read_bytes() == before
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("section", ["model.encoder", "model.optimizer", "data"])
 def test_a_key_of_a_later_version_that_asks_for_nothing(
     place: Path, bertlab: Command, section: str
@@ -181,6 +185,7 @@ def test_a_key_of_a_later_version_that_asks_for_nothing(
     assert code == 0, error
 
 
+@pytest.mark.slow
 def test_a_key_of_a_later_version_that_decides_nothing(place: Path, bertlab: Command) -> None:
     run = begin(place)
 

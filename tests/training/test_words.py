@@ -62,6 +62,7 @@ def test_words_in_a_step_are_counted_in_the_text(
     assert own.words_per_step("k") * own.steps_per_epoch() == pytest.approx(training, rel=0.15)
 
 
+@pytest.mark.slow
 def test_words_are_as_many_steps_as_read_them(
     tiny_config: Path, corpus_file: Path, cache_dir: Path, tmp_path: Path, bertlab: Command
 ) -> None:
@@ -90,6 +91,7 @@ def test_no_more_epochs_than_allowed(corpus_file: Path, cache_dir: Path) -> None
         steps_for_words(10.2 * words, 10, own)
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -1,11 +1,22 @@
 """Shared fixtures: a scheduler on this machine."""
 
+import fcntl
 import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import fake_slurm
+
+
+@pytest.fixture(scope="module")
+def no_other_ray() -> Iterator[None]:
+    """Let the modules that start Ray take turns: a test may find another's."""
+    with (Path(tempfile.gettempdir()) / "bertlab-tests-ray.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @pytest.fixture

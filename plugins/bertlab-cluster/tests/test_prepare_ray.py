@@ -21,7 +21,7 @@ from bertlab_cluster.prepare_ray import map_on_ray
 from bertlab_cluster.ray import connection
 from tests.conftest import Command
 
-pytestmark = pytest.mark.xdist_group("ray")  # one after another: a test may find another's Ray
+pytestmark = pytest.mark.usefixtures("no_other_ray")
 
 SMALL = 80 * 2**20  # bytes of a node's object store: the least that Ray takes
 WORDS = ["the", "fox", "sleeps", "in", "a", "warm", "house", "unheard-of", "."]

@@ -17,7 +17,7 @@ from bertlab_studies.execute.run_state import Outcome, State, is_locked, last_st
 from bertlab_studies.execute.schedule import Change
 from fake_fit import FAKE, fake_run
 
-pytestmark = pytest.mark.xdist_group("ray")  # one after another: a test may find another's Ray
+pytestmark = pytest.mark.usefixtures("no_other_ray")
 
 SMALL = 80 * 2**20  # bytes of a node's object store: the least that Ray takes
 
@@ -31,6 +31,7 @@ def test_without_ray_it_says_how_to_install_it(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(
     ("address", "message"),
     [
@@ -52,6 +53,7 @@ def test_a_cluster_that_cannot_be_reached_is_one_message_at_once(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_port_that_is_not_rays_is_said_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -90,6 +90,7 @@ def sequences(store: TokenStore, epoch: int) -> list[list[int]]:
     return found
 
 
+@pytest.mark.slow
 def test_shards_are_fetched_when_they_are_read(here: TokenStore, tmp_path: Path) -> None:
     store = TokenStore.open(URL, tmp_path / "cache")
     assert in_cache(tmp_path / "cache") == {}
@@ -100,6 +101,7 @@ def test_shards_are_fetched_when_they_are_read(here: TokenStore, tmp_path: Path)
     assert again.tokens[:].tolist() == here.tokens[:].tolist()
 
 
+@pytest.mark.slow
 def test_sequences_are_those_of_the_disk_with_a_cache_that_is_too_small(
     here: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,6 +120,7 @@ def test_sequences_are_those_of_the_disk_with_a_cache_that_is_too_small(
     assert dropped == []
 
 
+@pytest.mark.slow
 def test_the_one_that_was_not_read_for_longest_is_dropped(
     here: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,6 +142,7 @@ def test_the_one_that_was_not_read_for_longest_is_dropped(
     assert {"00000.tokens.npy", "00003.tokens.npy"} <= left
 
 
+@pytest.mark.slow
 def test_a_shard_that_is_not_what_the_manifest_says(
     here: TokenStore, memory: fsspec.AbstractFileSystem, tmp_path: Path
 ) -> None:
@@ -155,6 +159,7 @@ def test_a_shard_that_is_not_what_the_manifest_says(
     assert "00003.tokens.npy" not in in_cache(tmp_path / "cache")
 
 
+@pytest.mark.slow
 def test_a_cache_that_cannot_be_written(here: TokenStore, tmp_path: Path) -> None:
     (tmp_path / "cache").touch()  # no folder
     with pytest.raises(TokenStoreError, match=r"cannot write the cache: .*BERTLAB_CACHE"):
@@ -167,6 +172,7 @@ def test_a_cache_that_cannot_be_written(here: TokenStore, tmp_path: Path) -> Non
         store.tokens[:]
 
 
+@pytest.mark.nightly
 def test_another_store_at_the_same_place(here: TokenStore, tmp_path: Path) -> None:
     TokenStore.open(URL, tmp_path / "cache").tokens[:]
     other = write(tmp_path / "other", texts(150, seed=5), 300)
@@ -183,6 +189,7 @@ def test_a_store_of_one_file(memory: fsspec.AbstractFileSystem, tmp_path: Path) 
     assert asdict(store.metadata) == asdict(one.metadata) | {"shards": (), "digest": ""}
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("given", ["nought", "-1", "0", "inf"])
 def test_a_cache_without_size(
     here: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
@@ -192,7 +199,7 @@ def test_a_cache_without_size(
         TokenStore.open(URL, tmp_path / "cache")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_runs_are_those_of_the_disk(
     bertlab: Command,
     tiny_config: Path,

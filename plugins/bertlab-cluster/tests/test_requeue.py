@@ -37,6 +37,7 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return asked
 
 
+@pytest.mark.nightly
 def test_a_job_whose_time_is_up_is_saved_and_queued_again(
     slurm: Path,
     undisturbed: Path,

@@ -34,6 +34,7 @@ def handles_open() -> int:
 lengths = st.lists(st.integers(1, 6), min_size=1, max_size=4)
 
 
+@pytest.mark.slow
 @given(
     documents=st.lists(lengths, min_size=1, max_size=12),
     shard_tokens=st.integers(1, 40),
@@ -78,6 +79,7 @@ def test_the_arrays_are_those_of_one_file(
         assert place == len(totals) or size + totals[place] > shard_tokens
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("input_format", installed("input_format"))
 def test_the_sequences_are_those_of_one_file(tmp_path: Path, input_format: str) -> None:
     documents = texts(120)
@@ -99,6 +101,7 @@ def test_the_sequences_are_those_of_one_file(tmp_path: Path, input_format: str) 
                 assert np.array_equal(getattr(here, name), getattr(there, name)), name
 
 
+@pytest.mark.slow
 def test_the_store_is_the_same_for_any_number_of_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

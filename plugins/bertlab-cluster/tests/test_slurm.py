@@ -65,6 +65,7 @@ def test_without_slurm_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         run([fake_run("a")], tmp_path)
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("slurm")
 def test_options_that_another_directory_keeps(study: Path) -> None:
     kept_in = study / "slurm" / "options.yaml"
@@ -100,6 +101,7 @@ def test_a_directory_with_a_pattern_of_slurms_is_refused(slurm: Path, tmp_path: 
         run([fake_run("a")], tmp_path / "%j")
 
 
+@pytest.mark.slow
 def test_options_are_kept_and_edits_of_the_user_are_taken(slurm: Path, study: Path) -> None:
     (slurm / "hold").touch()
     interrupted([fake_run("a")], study, options={"partition": "gpu", "gpus_per_node": 1})
@@ -209,6 +211,7 @@ def test_a_job_that_slurm_does_not_know_any_more_is_submitted_again(
     assert len(calls(slurm, "sbatch")) == 2
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("accounting", [True, False])
 def test_a_job_that_was_cancelled_in_the_queue_has_failed(
     accounting: bool, slurm: Path, study: Path

@@ -94,6 +94,7 @@ def test_what_a_server_is_asked_for_is_no_part_of_the_name(folder: Path) -> None
         assert texts(f"{address}/deep/b.txt.gz?download=true") == [FILES["deep/b.txt.gz"].strip()]
 
 
+@pytest.mark.slow
 def test_a_folder_of_an_ftp_server(folder: Path) -> None:
     (folder / "z.txt").write_text("A longer line of text.\n" * 20_000, "utf-8")
     with serving_ftp(folder) as address:
@@ -228,6 +229,7 @@ def test_what_a_server_says_is_passed_on(folder: Path) -> None:
     assert "Connect" in refused(f"{address}/a.txt")
 
 
+@pytest.mark.slow
 def test_a_server_that_says_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(url_files, "PATIENCE", 0.3)
     with serving(folder) as address:
@@ -240,6 +242,7 @@ def test_all_names_are_looked_at_before_any_text_is_read(in_memory: str) -> None
         next(documents)
 
 
+@pytest.mark.slow
 def test_the_commands(bertlab: Command, corpus_file: Path, tmp_path: Path) -> None:
     def named(corpus: object) -> list[object]:
         return ["--corpus", corpus, "--corpus_format", "sentences"]

@@ -48,6 +48,7 @@ def offers(tmp_path_factory: pytest.TempPathFactory) -> Offers:
     return ask
 
 
+@pytest.mark.slow
 @needs_bash
 def test_commands_and_their_options(offers: Offers) -> None:
     assert offers("bertlab ") == command_names()
@@ -57,6 +58,7 @@ def test_commands_and_their_options(offers: Offers) -> None:
     assert offers("bertlab study run --exec") == ["--executor"]
 
 
+@pytest.mark.slow
 @needs_bash
 def test_completion_imports_nothing_of_others_and_runs_no_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -85,6 +87,7 @@ def test_completion_imports_nothing_of_others_and_runs_no_name(
     assert not (tmp_path / "sung").exists()
 
 
+@pytest.mark.slow
 @needs_bash
 def test_configs_beside_files(offers: Offers) -> None:
     mrpc = [name for name in shipped_configs() if name.startswith("finetune/mr")]
@@ -94,6 +97,7 @@ def test_configs_beside_files(offers: Offers) -> None:
     assert offers("bertlab fit quickstart --data.corpus m") == ["my.yaml"]
 
 
+@pytest.mark.slow
 @needs_bash
 def test_keys_of_texts_and_of_rows(offers: Offers) -> None:
     for key in (
@@ -104,6 +108,7 @@ def test_keys_of_texts_and_of_rows(offers: Offers) -> None:
         assert f"--{key}" in offers(f"bertlab fit --{key}"), key
 
 
+@pytest.mark.slow
 def test_scripts_of_other_shells_and_mistakes(bertlab: Command) -> None:
     code, output, _ = bertlab("completion", "zsh")
     assert code == 0

@@ -25,6 +25,7 @@ def _refusal(folder: Path, *arguments: str) -> str:
     return found.stderr
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -48,6 +49,7 @@ def test_fit(tmp_path: Path, arguments: list[str], words: str) -> None:
     assert words in _refusal(tmp_path, *given, *arguments)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -44,6 +44,7 @@ def test_labels_that_are_numbers(names: list[str], asks: bool) -> None:
     assert are_numbers(names) is asks
 
 
+@pytest.mark.slow
 def test_numbers_as_classes_are_asked_about(
     tiny_run: Path, tmp_path: Path, bertlab: Command
 ) -> None:

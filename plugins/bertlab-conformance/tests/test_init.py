@@ -63,6 +63,7 @@ def test_every_kind_has_a_file_here_and_a_line_of_help(bertlab: Command) -> None
     assert [each.split()[0] for each in listed] == sorted([*FILES, "pretraining"])
 
 
+@pytest.mark.slow
 def test_configs_and_templates_of_a_package_have_names(
     tmp_path: Path, bertlab: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,6 +95,7 @@ def test_configs_and_templates_of_a_package_have_names(
         shipped_configs.cache_clear()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
     [
@@ -140,6 +142,7 @@ def test_a_config_runs_with_the_users_file(
     assert key in predictions[0]
 
 
+@pytest.mark.slow
 def test_a_pre_training_of_ones_own(
     corpus_file: Path,
     cache_dir: Path,

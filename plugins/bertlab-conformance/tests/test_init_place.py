@@ -32,6 +32,7 @@ def test_values_change_and_remarks_stay(place: str) -> None:
     assert for_place(before, TEMPLATE, None) == (before, [])
 
 
+@pytest.mark.slow
 def test_a_laptop_gets_the_largest_that_reads_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     def estimate(config: Path, overrides: dict) -> RunCost:
         seconds = 0.05 * 4 ** init_place._PRESETS.index(overrides["model.encoder.preset"])

@@ -87,6 +87,7 @@ def test_every_command_takes_it_or_says_why_not() -> None:
     assert COMMANDS.keys() | REFUSED.keys() == set(command_names())
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("command", sorted(COMMANDS))
 def test_it_prints_one_document(
     command: str,

@@ -211,6 +211,7 @@ def test_torch_is_not_imported() -> None:
     assert printed.stdout.endswith("\n0 []\n")
 
 
+@pytest.mark.slow
 def test_code_is_formatted_and_has_nothing_for_ruff(bertlab: Command, tmp_path: Path) -> None:
     pytest.importorskip("ruff")
     for kind in KINDS:
@@ -260,7 +261,6 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> PluginEnvironment:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("new plugins")  # one environment for all
 @pytest.mark.parametrize(
     "chosen",
     [
@@ -277,8 +277,7 @@ def test_their_tests_pass_at_once(environment: PluginEnvironment, chosen: str) -
     assert "warning" not in printed
 
 
-@pytest.mark.slow
-@pytest.mark.xdist_group("new plugins")  # one environment for all
+@pytest.mark.nightly
 def test_their_configs_run(environment: PluginEnvironment) -> None:
     """All in one process, which imports torch and Lightning once."""
     folder = environment.folder.parent

@@ -79,6 +79,7 @@ def test_show_gives_arguments_with_defaults_and_help(strangers: Path, bertlab: C
     assert "│ check_every │" in words
 
 
+@pytest.mark.slow
 def test_check_says_what_is_broken_and_why(strangers: Path, bertlab: Command) -> None:
     code, printed, _ = bertlab("plugins", "check")
     assert code == 2
@@ -96,6 +97,7 @@ def test_check_says_what_is_broken_and_why(strangers: Path, bertlab: Command) ->
     assert lines[-1].endswith("plugins, 2 broken")
 
 
+@pytest.mark.nightly
 def test_check_names_a_package_that_asks_for_another_bertlab(
     strangers: Path, bertlab: Command
 ) -> None:
@@ -123,6 +125,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.nightly
 def test_hostile_imports_hurt_only_who_names_them(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -158,6 +161,7 @@ def test_hostile_imports_hurt_only_who_names_them(
     assert "ok     objective 'mlm' of bertlab" in printed
 
 
+@pytest.mark.slow
 def test_a_wait_for_a_strangers_import_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bertlab: Command
 ) -> None:
@@ -176,6 +180,7 @@ def test_a_wait_for_a_strangers_import_is_told(
     assert "warning: objective 'slow' of slow 1.0 (slow_one:Good) is still being imported" in error
 
 
+@pytest.mark.slow
 def test_check_of_bertlab_alone_is_clean(bertlab: Command) -> None:
     code, printed, _ = bertlab("plugins", "check")
     own = [line for line in printed.splitlines() if " of bertlab-" in line]
@@ -222,6 +227,7 @@ def test_strangers_do_not_disturb_who_does_not_name_them(
     assert not (tmp_path / "other").exists()
 
 
+@pytest.mark.slow
 def test_fifty_packages_are_listed_without_torch(tmp_path: Path) -> None:
     for number in range(50):
         targets = {f"objective_{number}": f"module_{number}:Class"}

@@ -45,6 +45,7 @@ def run(pytester, monkeypatch):
     return run_pytest
 
 
+@pytest.mark.slow
 def test_messages_and_reasons(run):
     result = run(FILE, *CHOSEN, "-ra", "-v")
     result.assert_outcomes(passed=3, failed=2, skipped=2)
@@ -75,6 +76,7 @@ def test_failures_of_other_tests_keep_their_traceback(run):
     result.stdout.fnmatch_lines([">*assert total == 3", "E*assert 2 == 3"])
 
 
+@pytest.mark.slow
 def test_the_traceback_is_there_for_those_who_want_it(run):
     result = run(FILE, "-k", "loss_is_a_sum", debug="1")
     result.assert_outcomes(failed=1)

@@ -37,6 +37,7 @@ def weights(run: Path) -> dict[str, torch.Tensor]:
     return state
 
 
+@pytest.mark.slow
 def test_a_run_with_evaluations_has_the_weights_of_one_without(tiny_config, data, tmp_path):
     dropout = ["--model.encoder.hidden_dropout_prob", "0.1"]  # draws random numbers at each step
     assert fit(tiny_config, tmp_path / "without", *dropout) == 0
@@ -53,6 +54,7 @@ def evaluated(tiny_config, data, tmp_path_factory):
     return run
 
 
+@pytest.mark.slow
 def test_figures_are_in_results_logs_and_files(evaluated):
     run = evaluated
     results = json.loads((run / "results.json").read_text("utf-8"))
@@ -74,6 +76,7 @@ def test_the_command_gives_the_same_figures_for_the_same_checkpoint(evaluated, d
     assert (out / "order.rows.jsonl").read_text("utf-8") == along
 
 
+@pytest.mark.slow
 def test_checkpoints_by_words_make_a_curve(tiny_run, data, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(tiny_run, run)
@@ -117,6 +120,7 @@ def test_a_damaged_file_of_results_is_named_and_kept(tiny_run, data, tmp_path, c
     assert file.read_text("utf-8") == "{"
 
 
+@pytest.mark.slow
 def test_evaluate_every_chooses_the_steps_and_always_has_the_last(tiny_config, data, tmp_path):
     run = tmp_path / "run"
     every = ["--evaluate_every", "6", "--trainer.max_steps", "9"]
@@ -124,6 +128,7 @@ def test_evaluate_every_chooses_the_steps_and_always_has_the_last(tiny_config, d
     assert sorted(each.name for each in (run / "evaluations").iterdir()) == ["step-6", "step-9"]
 
 
+@pytest.mark.slow
 def test_a_resumed_run_goes_on_with_its_evaluations(tiny_config, data, tmp_path):
     run = tmp_path / "run"
     assert fit(tiny_config, run, *asked(data), "--trainer.max_steps", "3") == 0
@@ -138,6 +143,7 @@ def test_a_resumed_run_goes_on_with_its_evaluations(tiny_config, data, tmp_path)
     assert (again / "evaluations/step-6/order.rows.jsonl").read_text("utf-8") == expected
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

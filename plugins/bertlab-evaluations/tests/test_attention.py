@@ -68,6 +68,7 @@ def maps_of(model: EvaluatedModel, inputs: list, batch_tokens: int = 4096) -> li
     return [found[number] for number in range(len(inputs))]
 
 
+@pytest.mark.slow
 def test_maps_and_figures_equal_transformers(minilm):
     from transformers import AutoTokenizer, BertModel
 
@@ -245,6 +246,7 @@ def test_layers_that_share_weights_are_layers_of_their_own():
     assert np.abs(shared[1] - shared[0]).max() > 1e-3, "it reads what the first one wrote"
 
 
+@pytest.mark.slow
 def test_compiled_layers_have_the_same_attention():
     model = model_of()
     plain = Attention().evaluate(model, rows_of(*TEXTS))

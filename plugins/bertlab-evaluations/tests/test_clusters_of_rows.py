@@ -112,6 +112,7 @@ def test_the_intraclass_correlation_is_found():
     assert np.mean(found) == pytest.approx(0.4, abs=0.03)
 
 
+@pytest.mark.slow
 def test_intervals_cover_what_they_say_and_rows_alone_do_not():
     rng = np.random.default_rng(6)
     clusters = Clusters("passage", np.repeat(np.arange(60), 5))

@@ -85,6 +85,7 @@ def features(output: Path, *arguments: object) -> dict[str, Tensor]:
     return load_file(output)
 
 
+@pytest.mark.first_slow
 @pytest.mark.parametrize(
     ("combine", "layers"),
     [
@@ -110,6 +111,7 @@ def test_real_features_equal_transformers_in_the_order_of_the_lines(
     assert end == len(found["embeddings"])
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("pool", ["cls", "mean"])
 def test_pooled_features_are_one_row_a_text(
     minilm: Path, reference: Reference, tmp_path: Path, pool: str
@@ -347,6 +349,7 @@ def means_of_windows(minilm: Path) -> list[Tensor]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pooling", ["mean", "max", "first"])
 def test_windows_of_a_long_text_are_those_of_transformers(
     minilm: Path,
@@ -379,6 +382,7 @@ def test_windows_of_a_long_text_are_those_of_transformers(
         assert embed_texts(loaded, long, window_pooling="max").shape == (1, 384)
 
 
+@pytest.mark.slow
 def test_windows_that_cannot_be_are_refused(minilm: Path, tmp_path: Path) -> None:
     (tmp_path / "texts").write_text("A text.\n")
     given = [str(tmp_path / "texts"), str(tmp_path / "v.safetensors"), f"--model={minilm}"]

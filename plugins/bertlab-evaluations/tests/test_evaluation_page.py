@@ -69,6 +69,7 @@ def test_scores_without_chance_or_percent(tmp_path):
     assert "chance" not in page.text
 
 
+@pytest.mark.slow
 def test_several_evaluations_have_a_page_each_and_one_of_all(tmp_path):
     files = write_pages(tmp_path, "m", [evaluated("one"), evaluated("two")])
     assert [file.name for file in files] == ["one.html", "two.html", "report.html"]
@@ -79,6 +80,7 @@ def test_several_evaluations_have_a_page_each_and_one_of_all(tmp_path):
     assert text.count("4 rows of") == 2
 
 
+@pytest.mark.slow
 def test_names_are_shown_as_they_are_and_nothing_runs(tmp_path):
     grid = ScoreGrid(NASTY[0], NASTY[:2], NASTY[2:], np.array([[0.5, 0.25], [1, 0]]))
     found = evaluated(
@@ -90,6 +92,7 @@ def test_names_are_shown_as_they_are_and_nothing_runs(tmp_path):
         assert page.squeezed.count(squeeze(name)) >= 4  # chart, table, notes, grid
 
 
+@pytest.mark.slow
 def test_curves_of_the_checkpoints_along_a_run(tmp_path):
     lines = ["words,kind,group,rows,mean,low,high"]
     for words in (1_000_000, 10_000_000):

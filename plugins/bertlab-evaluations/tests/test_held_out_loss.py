@@ -79,6 +79,7 @@ class Peers:
                     self.at_mask += [loss] if ids[place] == mask_id else []
 
 
+@pytest.mark.slow
 def test_the_loss_is_that_of_transformers_on_the_same_masks(model, peer):
     evaluation = HeldOutLoss(max_seq_length=16, single_tokens=0)
     found = Peers(peer, model.tokenizer.mask_id, batches_of(model, evaluation))
@@ -93,6 +94,7 @@ def test_the_loss_is_that_of_transformers_on_the_same_masks(model, peer):
     assert "pll_loss" not in metrics
 
 
+@pytest.mark.slow
 def test_masked_as_trained_it_is_that_of_transformers_at_these_masks(model, peer, monkeypatch):
     standard = HeldOutLoss(max_seq_length=16).evaluate(model, rows()).metrics
     recipe = replace(
@@ -138,6 +140,7 @@ def words_and_losses(model, peer, max_seq_length):
     return found
 
 
+@pytest.mark.slow
 def test_single_tokens_have_the_pseudo_log_likelihood_of_transformers(model, peer):
     found = words_and_losses(model, peer, 16)
     words = [loss for is_word, loss in found if is_word]
@@ -148,6 +151,7 @@ def test_single_tokens_have_the_pseudo_log_likelihood_of_transformers(model, pee
     assert f"pll_loss: {len(found)} tokens" in result.notes
 
 
+@pytest.mark.slow
 def test_a_sample_of_single_tokens_is_of_the_text(model, peer):
     found = [loss for _, loss in words_and_losses(model, peer, 16)]
     result = HeldOutLoss(max_seq_length=16, single_tokens=9).evaluate(model, rows())
@@ -187,6 +191,7 @@ def test_the_text_is_read_once_and_masked_as_bert_does(model):
     assert share == pytest.approx(0.8, abs=0.06)
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("batch_tokens", [1, 40, 100_000])
 def test_the_loss_does_not_depend_on_the_batch(model, batch_tokens):
     whole = HeldOutLoss(max_seq_length=16).evaluate(model, rows())

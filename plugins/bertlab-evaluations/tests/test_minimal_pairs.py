@@ -53,6 +53,7 @@ def ids_of(model: EvaluatedModel, sentences: list[str]) -> list[list[int]]:
     return [model.tokenizer.encode(sentence) for sentence in sentences]
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("method", ["original", "within_word_l2r"])
 def test_scores_equal_transformers_one_mask_at_a_time(model, folder, method):
     from transformers import BertForMaskedLM, BertTokenizerFast
@@ -94,6 +95,7 @@ def test_scores_equal_minicons(model, folder, method, monkeypatch):
     np.testing.assert_allclose(ours, theirs, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_left_to_right_model_is_scored_by_the_chain_rule(left_to_right):
     (objective,) = left_to_right.tasks.values()
     found = sentence_scores(left_to_right, ids_of(left_to_right, SENTENCES))
@@ -115,6 +117,7 @@ def left_to_right(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -
     return load(run).evaluated()
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(SENTENCES), min_size=1, max_size=6), st.integers(1, 400))
 def test_a_score_does_not_depend_on_its_batch(shared, chosen, batch_tokens):
     model, alone = shared
@@ -293,6 +296,7 @@ def write_pairs(path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_the_command_writes_figures_rows_and_groups(tiny_run, tmp_path, capsys):
     data = tmp_path / "blimp"
     data.mkdir()

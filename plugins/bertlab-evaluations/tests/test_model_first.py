@@ -80,6 +80,7 @@ def test_data_that_is_not_here(
     assert "stsb reads ../shared/data/glue/STS-B/dev.tsv.gz, which is not here" in error
 
 
+@pytest.mark.slow
 def test_the_model_of_predict_and_validate(tiny_run: Path, bertlab: Command) -> None:
     line = ("--text", "it [MASK] so")
     old = bertlab("predict", "--ckpt_path", tiny_run, *line)

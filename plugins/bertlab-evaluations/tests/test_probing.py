@@ -55,6 +55,7 @@ def test_the_solver_finds_the_minimum_of_scikit_learn(l2):
     assert (predicted == peer.predict(features)).mean() > 0.99
 
 
+@pytest.mark.slow
 def test_accuracies_equal_scikit_learn_on_transformers_first_pieces(minilm):
     from sklearn.linear_model import LogisticRegression
     from transformers import AutoTokenizer, BertModel
@@ -86,6 +87,7 @@ def test_accuracies_equal_scikit_learn_on_transformers_first_pieces(minilm):
     assert result.metrics["majority_accuracy"] == np.mean([tag == majority for tag in tags["test"]])
 
 
+@pytest.mark.slow
 def test_a_row_score_is_the_share_of_its_words(model):
     result = Probing().evaluate(model, sentences(80))
     parts = np.array(result.details["part"])

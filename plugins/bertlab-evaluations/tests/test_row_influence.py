@@ -116,6 +116,7 @@ NUMBERS = [
 WAYS = [*CLASSES, *NUMBERS]
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(("scores_of", "metric", "sides"), WAYS)
 def test_scores_are_what_a_row_adds(scores_of, metric, sides: Pair):
     scores = scores_of(*sides)
@@ -145,6 +146,7 @@ def test_deviation_is_that_of_a_bootstrap_of_classes(scores_of, metric, sides: P
     assert error == pytest.approx(np.std(OF_TABLES[metric](drawn)), rel=0.06)
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(("scores_of", "metric", "sides"), NUMBERS)
 def test_deviation_is_that_of_a_bootstrap_of_the_metric(scores_of, metric, sides: Pair):
     rng = np.random.default_rng(0)
@@ -167,6 +169,7 @@ tables = (
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(tables)
 def test_mean_is_the_metric_of_any_confusion_table(table: list[list[int]]):
@@ -189,6 +192,7 @@ def test_mean_is_the_metric_of_any_confusion_table(table: list[list[int]]):
 values = st.lists(st.tuples(st.integers(-3, 3), st.integers(-3, 3)), min_size=1, max_size=12)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(values)
 def test_mean_is_the_correlation_of_any_values(pairs: list[tuple[int, int]]):

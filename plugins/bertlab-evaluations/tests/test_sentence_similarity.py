@@ -43,6 +43,7 @@ def rows_of(*triples: tuple[str, str, object]) -> list[Example]:
     ]
 
 
+@pytest.mark.slow
 def test_the_grid_equals_transformers_and_scipy_one_text_at_a_time(minilm):
     from transformers import AutoTokenizer, BertModel
 
@@ -85,6 +86,7 @@ values = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(values)
 def test_the_mean_of_row_scores_is_the_correlation_with_ties(drawn):
     x, y = np.array(drawn).T

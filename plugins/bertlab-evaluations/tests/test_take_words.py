@@ -73,6 +73,7 @@ def test_a_text_that_changes_while_it_is_read(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 @given(
     documents=st.lists(
         st.text(st.characters(exclude_categories=["Cs", "N"], exclude_characters="\r")).filter(
@@ -145,6 +146,7 @@ def test_a_seed_mixes_the_sources_and_gives_the_same_each_time(tmp_path: Path) -
     assert len(set(digests.values())) == 3
 
 
+@pytest.mark.slow
 @given(
     lengths=st.lists(st.integers(1, 30), min_size=2, max_size=40),
     seed=st.none() | st.integers(0, 3),

@@ -43,6 +43,7 @@ def test_words_that_make_no_run(
     assert not run.exists()
 
 
+@pytest.mark.slow
 def test_a_store_without_a_count_works_until_words_are_asked_for(
     tiny_config: Path, corpus_file: Path, cache_dir: Path, tmp_path: Path, bertlab: Command
 ) -> None:
@@ -87,6 +88,7 @@ def asked(at_steps: dict[int, str]) -> str:
     return f"[{', '.join(numbers)}, 1e9]"  # 1e9: beyond the end
 
 
+@pytest.mark.slow
 def test_a_checkpoint_at_each_number_of_words(
     tiny_config: Path, tmp_path: Path, at_steps: dict[int, str], bertlab: Command
 ) -> None:
@@ -117,6 +119,7 @@ def test_a_checkpoint_at_each_number_of_words(
     assert {file: file.stat().st_mtime_ns for file in kept} == kept  # none a second time
 
 
+@pytest.mark.slow
 def test_checkpoints_after_a_resumption_are_those_of_an_undisturbed_run(
     tiny_config: Path, tmp_path: Path, at_steps: dict[int, str], bertlab: Command
 ) -> None:
@@ -136,6 +139,7 @@ def test_checkpoints_after_a_resumption_are_those_of_an_undisturbed_run(
     assert not (files / at_steps[1]).exists()
 
 
+@pytest.mark.slow
 def test_a_run_that_breaks_off_does_not_take_them_for_its_last(
     tiny_config: Path,
     tmp_path: Path,
@@ -191,6 +195,7 @@ def test_names_of_checkpoints(words: float, name: str) -> None:
     assert words_checkpoint_name(words) == f"words-{name}.ckpt"
 
 
+@pytest.mark.slow
 def test_all_of_them_are_exported_under_babylm_names(
     tiny_run: Path, tmp_path: Path, bertlab: Command
 ) -> None:

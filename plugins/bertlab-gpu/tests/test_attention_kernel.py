@@ -24,7 +24,7 @@ LENGTHS, DROPOUTS = ([128, 64], [7, 100, 1, 33], [200, 5]), (0.1, 0.6, 0.0)
 CASES = [*product(LENGTHS, DROPOUTS)] if on_gpu else [*zip(LENGTHS, DROPOUTS, strict=True)]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(on_gpu or interpreted, reason="all others run here")
 @pytest.mark.filterwarnings("ignore")  # of an installed Triton that finds no GPU
 def test_in_tritons_interpreter() -> None:

@@ -61,6 +61,7 @@ def test_a_write_that_fails_in_the_background_ends_the_run(
     assert names(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_a_run_writes_the_same_checkpoints_in_the_background(
     bertlab: Command, tiny_config: Path, tmp_path: Path
 ) -> None:

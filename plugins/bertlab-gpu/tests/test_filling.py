@@ -66,6 +66,7 @@ def tasks_of(names: str) -> dict[str, Task]:
     return {name: known[name]() for name in names.split()}
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("names", ["mlm nsp", "clm", "cls"])
 @pytest.mark.parametrize("kind", list(ENCODERS))
 @settings(max_examples=15, deadline=None)
@@ -79,6 +80,7 @@ def test_losses_and_gradients_stay(names: str, kind: str, lengths: list[int], se
     torch.testing.assert_close(padded, whole, atol=2e-5, rtol=2e-4)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(
     lengths=st.lists(st.integers(1, 200), min_size=1, max_size=60),
@@ -102,6 +104,7 @@ def test_filler_is_whole_sequences(lengths: list[int], longest: int) -> None:
         assert filled.position_ids[begin:end].equal(torch.arange(end - begin))
 
 
+@pytest.mark.nightly
 def test_batches_of_a_run_have_few_sizes_and_little_filler() -> None:
     generator = torch.Generator().manual_seed(0)
     sizes, filler, tokens = set(), 0, 0

@@ -23,6 +23,7 @@ def run(tiny_config: Path, folder: Path, *arguments: str) -> list[dict[str, str]
     return [each.get("kernels") for each in sessions_of(read_manifest(folder))[1:]]
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(
     ("arguments", "path"),
     [

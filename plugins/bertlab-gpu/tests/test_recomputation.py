@@ -73,7 +73,7 @@ def test_losses_and_gradients_stay_with_dropout(
         assert torch.equal(plain.eval()(batch).tokens, again.eval()(batch).tokens)
 
 
-@pytest.mark.slow  # compiles for a minute
+@pytest.mark.nightly  # compiles for a minute
 @pytest.mark.filterwarnings("ignore")  # of torch's compiler about itself
 def test_compiled_layers_are_recomputed() -> None:
     plain, again = made(BertEncoder), made(BertEncoder)
@@ -100,6 +100,7 @@ def config_of(run: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_a_run_is_the_same_and_goes_on(tiny_config: Path, tmp_path: Path, bertlab: Command) -> None:
     """With dropout, packed batches and steps in two parts, whose resumption keeps the key."""
     noise = [f"--model.encoder.{name}={share}" for name, share in DROPOUT.items()]
@@ -165,6 +166,7 @@ def test_what_is_kept_at_once() -> None:
     assert memory.fewest_layers(1, 1) == range(3)  # the best that there is
 
 
+@pytest.mark.nightly
 def test_layers_are_recomputed_before_a_step_is_divided_or_refused(
     tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bertlab: Command
 ) -> None:

@@ -46,7 +46,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc")
 def test_unused_pages_are_returned_and_a_large_block_is_not_asked_for_anew() -> None:
     done = subprocess.run(
@@ -90,6 +90,7 @@ def test_memory_is_returned_once_it_has_grown(monkeypatch: pytest.MonkeyPatch) -
     assert [memory for memory in found if returns_at(memory)] == [551, 1101]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("workers", [0, 1])
 def test_memory_is_returned_before_data_workers_are_forked(
     monkeypatch: pytest.MonkeyPatch,

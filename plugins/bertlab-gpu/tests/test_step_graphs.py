@@ -59,6 +59,7 @@ def without_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(cli, name, lambda part: None)
 
 
+@pytest.mark.first_slow
 @pytest.mark.usefixtures("without_gpu")
 @pytest.mark.filterwarnings("ignore:.*CUDA is not available")
 @pytest.mark.parametrize("parts", [1, 2])
@@ -80,6 +81,7 @@ def test_losses_are_those_of_plain_steps(
     assert found[1] == pytest.approx(found[0], rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_gpu")
 def test_a_task_that_cannot_fill_up_its_batches_trains_as_usual(
     monkeypatch: pytest.MonkeyPatch, tiny_config: Path, bertlab: Command, tmp_path: Path

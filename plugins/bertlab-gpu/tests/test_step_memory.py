@@ -37,6 +37,7 @@ def weights(run: Path) -> dict[str, torch.Tensor]:
     return found
 
 
+@pytest.mark.slow
 def test_a_step_that_does_not_fit_is_refused_with_the_numbers(
     tiny_config: Path, tmp_path: Path, free: dict[str, int], bertlab: Command
 ) -> None:
@@ -53,6 +54,7 @@ def test_a_step_that_does_not_fit_is_refused_with_the_numbers(
     assert "Not even one at a time fits" in error
 
 
+@pytest.mark.slow
 def test_auto_divides_a_step_and_a_resumption_keeps_the_parts(
     tiny_config: Path, tmp_path: Path, free: dict[str, int], bertlab: Command
 ) -> None:
@@ -85,6 +87,7 @@ def test_auto_divides_a_step_and_a_resumption_keeps_the_parts(
     assert all(torch.equal(found[name], resumed[name]) for name in found)
 
 
+@pytest.mark.slow
 def test_measuring_changes_nothing_of_the_run(
     tiny_config: Path,
     tiny_run: Path,
@@ -132,7 +135,7 @@ sys.exit(code)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no /proc")
 def test_the_estimate_is_what_a_process_takes(tiny_config: Path, tmp_path: Path) -> None:
     """The peak of a process, less what it had before training."""

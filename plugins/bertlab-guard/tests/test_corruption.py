@@ -75,6 +75,7 @@ def test_looking_changes_nothing(
     assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0])
 
 
+@pytest.mark.slow
 def test_resuming_with_it(
     tiny_config: Path, tmp_path: Path, bertlab: Command, compared: list[tuple[int, int]]
 ) -> None:
@@ -87,6 +88,7 @@ def test_resuming_with_it(
     assert all(torch.equal(final[name], value) for name, value in weights(run).items())
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("bit", [6, 31])  # lower ones may be lost in rounding
 def test_a_gradient(
     tiny_config: Path, tmp_path: Path, bertlab: Command, monkeypatch: pytest.MonkeyPatch, bit: int
@@ -123,6 +125,7 @@ def in_training(monkeypatch: pytest.MonkeyPatch, step: int, strike) -> None:
     monkeypatch.setattr(BertModule, "training_step", disturbed)
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(
     ("what", "bit"),
     [("weight", 0), ("weight", 31), ("exp_avg", 12), ("exp_avg_sq", 0), ("exp_avg_sq", 25)],
@@ -148,6 +151,7 @@ def test_what_lies_in_memory(
     assert f"error E603: step 4: changed in memory since the step before: {name}" in error
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("share", [1e-12, 1e9], ids=["jump", "leap"])
 def test_what_was_not_looked_at(
     tiny_config: Path,
@@ -172,6 +176,7 @@ def test_what_was_not_looked_at(
     assert "error E603: steps 13-" in error
 
 
+@pytest.mark.slow
 def test_steps_that_are_never_the_same(
     tiny_config: Path, tmp_path: Path, bertlab: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,6 +197,7 @@ def test_steps_that_are_never_the_same(
     assert error.count("steps are not the same twice over") == 1
 
 
+@pytest.mark.slow
 def test_callbacks_may_change_weights(
     tiny_config: Path, tmp_path: Path, bertlab: Command, compared: list[tuple[int, int]]
 ) -> None:
@@ -202,6 +208,7 @@ def test_callbacks_may_change_weights(
     assert compared == []
 
 
+@pytest.mark.slow
 def test_weights_that_a_plugin_moves_itself_are_its_own(
     tiny_config: Path,
     tmp_path: Path,
@@ -256,6 +263,7 @@ class Swap(Callback):
             each.data.div_(2)
 
 
+@pytest.mark.slow
 def test_callbacks_of_another_package_may_change_weights(
     tiny_config: Path, tmp_path: Path, bertlab: Command, compared: list[tuple[int, int]]
 ) -> None:

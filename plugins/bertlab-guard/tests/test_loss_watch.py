@@ -43,6 +43,7 @@ def test_what_is_usual_is_not_a_jump(
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.slow
 def test_a_head_without_a_gradient_is_named(
     monkeypatch: pytest.MonkeyPatch, bertlab: Command, tiny_config: Path, tmp_path: Path
 ) -> None:
@@ -62,6 +63,7 @@ def test_a_head_without_a_gradient_is_named(
     assert "mlm has had" not in error
 
 
+@pytest.mark.slow
 def test_rows_of_both_splits_are_counted(tiny_run: Path, tmp_path: Path, bertlab: Command) -> None:
     lines = [f"value {n} is {word},{word}" for n in range(9) for word in ("red", "blue")]
     for name, rows in {

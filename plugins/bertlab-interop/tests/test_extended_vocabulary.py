@@ -63,6 +63,7 @@ def model_with(tokenizer: Tokenizer, folder: Path, rows: int = 0) -> Path:
     return folder
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.parametrize("by", ["words", "add"])
 def test_old_text_has_equal_states_in_transformers(name: str, by: str, tmp_path: Path) -> None:
@@ -94,6 +95,7 @@ def test_old_text_has_equal_states_in_transformers(name: str, by: str, tmp_path:
     torch.testing.assert_close(states[0][1], states[1][1], atol=0, rtol=0)
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("name", KINDS)
 def test_words_become_one_piece_that_begins_as_the_mean(name: str, tmp_path: Path) -> None:
     old = model_with(trained(name), tmp_path / "old")
@@ -226,6 +228,7 @@ def test_numbers_and_types_are_checked(tmp_path: Path) -> None:
         Vocabulary(tokenizer_of(backend, special, "words"))
 
 
+@pytest.mark.slow
 def test_a_run_starts_from_the_folder(tiny_run: Path, tiny_config: Path, tmp_path: Path) -> None:
     new = tmp_path / "new"
     package.extend_vocabulary(tiny_run, new, words=["cardiogram"])  # type: ignore[attr-defined]

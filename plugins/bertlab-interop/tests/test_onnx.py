@@ -59,7 +59,7 @@ HEADS = [
 
 # each head on one encoder, the pooled one with the lines of the card; the other with pooled
 # states here, with those of tokens below
-@pytest.mark.slow
+@pytest.mark.first_slow
 @pytest.mark.parametrize(
     ("encoder_name", "head_config", "labels"),
     [*(("bert", *head) for head in HEADS[1:]), ("modern", *HEADS[0]), ("causal", *HEADS[0])],
@@ -91,7 +91,7 @@ def check_logits(folder: Path, name: str, encoder: Any, head: Any) -> None:
             torch.testing.assert_close(found["logits"], expected, **CLOSE)
 
 
-@pytest.mark.slow
+@pytest.mark.first_slow
 @pytest.mark.parametrize("encoder_name", ["bert", "modern"])
 def test_masked_lm_has_equal_logits(tmp_path: Path, encoder_name: str) -> None:
     torch.manual_seed(0)
@@ -120,7 +120,7 @@ def test_masked_lm_has_equal_logits(tmp_path: Path, encoder_name: str) -> None:
         torch.testing.assert_close(found["seq_relationship_logits"], order, **CLOSE)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_lines_of_the_card_run_and_the_logits_are_equal(
     bertlab: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,7 +182,7 @@ def test_int8_is_smaller_and_close(bertlab: Command, tmp_path: Path) -> None:
     assert (tmp_path / "out" / "model.onnx").stat().st_size < 0.4 * 4 * weights
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_what_int8_cannot_be_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = tmp_path / "run.ckpt"
     write_run(run, {"name": "single_sentence"}, POLARITY)

@@ -92,6 +92,7 @@ def test_what_tensorflow_wrote_is_read() -> None:
     assert torch.equal(found.task_states["nsp"]["classifier.weight"], written(44, 2, 8))
 
 
+@pytest.mark.slow
 def test_it_is_the_model_that_transformers_writes(folder: Path) -> None:
     found, expected = read_pretrained(str(folder)), read_pretrained(str(folder.parent / "peer"))
     assert_bit_equal(found.state, expected.state)
@@ -100,12 +101,14 @@ def test_it_is_the_model_that_transformers_writes(folder: Path) -> None:
     assert all(found.encoder_config[key] == expected.encoder_config[key] for key in same)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["bert_model.ckpt", "bert_model.ckpt.index"])
 def test_it_may_be_named_as_berts_code_names_it(folder: Path, name: str) -> None:
     found = read_pretrained(str(folder / name))
     assert_bit_equal(found.state, read_pretrained(str(folder)).state)
 
 
+@pytest.mark.slow
 def test_commands_read_it(bertlab: Command, folder: Path, tmp_path: Path) -> None:
     code, printed, error = bertlab("predict", "--ckpt_path", folder, "--text", "w1 [MASK] w2")
     assert code == 0, error
@@ -210,6 +213,7 @@ def test_damaged_snappy_is_refused(data: bytes) -> None:
         unpack_snappy(data)
 
 
+@pytest.mark.slow
 def test_long_keys_that_grow_from_a_few_bytes_are_refused() -> None:
     entries = {b"a" * n: b"" for n in range(1, 1500)}
     with pytest.raises(DamagedTableError, match="beyond its block"):

@@ -83,6 +83,7 @@ def peer_states(model: Any, batch: PackedBatch) -> Tensor:
     return found[0][batch.attention_mask]
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(
     "options",
     [
@@ -177,6 +178,7 @@ def test_an_encoder_with_segments_is_written_for_a_text_alone(tmp_path: Path) ->
         assert not torch.allclose(states, encoder(both).tokens, atol=1e-2)
 
 
+@pytest.mark.slow
 def test_a_fine_tuned_modernbert_goes_both_ways(tmp_path: Path) -> None:
     labels = {"id2label": {0: "no", 1: "yes"}, "label2id": {"no": 0, "yes": 1}}
     peer = modern_peer(ModernBertForSequenceClassification, **labels)
@@ -265,6 +267,7 @@ def test_an_encoder_that_modernbert_cannot_be_is_not_written(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("name", ["modernbert", "roberta"])
 def test_a_byte_level_tokenizer_is_read_and_written(name: str, tmp_path: Path) -> None:
     ours = tokenizer_called(name)
@@ -319,6 +322,7 @@ def test_a_roberta_is_read(kind: type[PreTrainedModel], tmp_path: Path) -> None:
             assert torch.allclose(mlm.logits(states), wanted, atol=1e-4, rtol=1e-5)
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(
     "kind",
     [
@@ -350,6 +354,7 @@ def test_a_roberta_goes_back(kind: type[PreTrainedModel], tmp_path: Path) -> Non
     assert called.model_input_names == ["input_ids", "attention_mask"]
 
 
+@pytest.mark.slow
 def test_a_fine_tuned_roberta_predicts_what_transformers_does(
     tmp_path: Path, bertlab: Command
 ) -> None:

@@ -67,6 +67,7 @@ def weights(run: bertlab.Run, name: str = "last") -> dict[str, torch.Tensor]:
     return state
 
 
+@pytest.mark.slow
 def test_only_adapters_and_tasks_are_trained(base: bertlab.Run, run: bertlab.Run) -> None:
     before, after = weights(base), weights(run)
     changed = {n for n in before if not torch.equal(before[n], after[n])}
@@ -115,6 +116,7 @@ def test_merged_equals_unmerged() -> None:
     assert torch.equal(again.eval()(batch).tokens, adapted(batch).tokens)
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_exactly(run: bertlab.Run, tmp_path: Path) -> None:
     middle = run.directory / "checkpoints" / "step-3.ckpt"
     keys = {"ckpt_path": str(middle), "run_dir": str(tmp_path / "resumed")}
@@ -124,6 +126,7 @@ def test_a_run_goes_on_exactly(run: bertlab.Run, tmp_path: Path) -> None:
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
+@pytest.mark.slow
 def test_it_is_a_plain_model_for_all_others(
     run: bertlab.Run, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -144,6 +147,7 @@ def test_it_is_a_plain_model_for_all_others(
     assert f"{len(model.encoder.state_dict())}" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_head_that_keeps_the_encoder_fixed_is_refused(base: bertlab.Run, tmp_path: Path) -> None:
     rows = tmp_path / "rows.jsonl"
     row = '{"words": ["house", "%d"], "tags": ["O", "B-PER"]}\n'
@@ -163,6 +167,7 @@ def test_a_head_that_keeps_the_encoder_fixed_is_refused(base: bertlab.Run, tmp_p
         bertlab.fit(given)
 
 
+@pytest.mark.slow
 def test_targets_that_are_not_there_are_refused(corpus: Path, tmp_path: Path) -> None:
     encoder = {"name": "bert", **SIZES}
     for settings, words in (

@@ -139,6 +139,7 @@ def attention_by_loop(
     return torch.stack(rows)
 
 
+@pytest.mark.nightly
 @settings(max_examples=50, deadline=None)
 @given(
     lengths=st.lists(st.integers(1, 130), min_size=1, max_size=4),
@@ -290,6 +291,7 @@ def test_depths_of_its_parameters_are_known() -> None:
     assert found["final_norm.weight"] == found["pooler.dense.weight"] == 0
 
 
+@pytest.mark.slow
 @given(length=st.integers(1, 60), window=st.integers(1, 40), every=st.integers(1, 4))
 @settings(max_examples=40, deadline=None)
 def test_operations_are_those_of_the_pairs_that_are_seen(

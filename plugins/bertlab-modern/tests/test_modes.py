@@ -87,6 +87,7 @@ def checkpoint(run: Path, name: str = "last") -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_what_is_evaluated_and_saved_is_the_average(
     tiny_config: Path, tmp_path: Path, bertlab: Command
 ) -> None:
@@ -117,6 +118,7 @@ def test_what_is_evaluated_and_saved_is_the_average(
     assert all(torch.equal(again[name], each) for name, each in saved["state_dict"].items())
 
 
+@pytest.mark.first_slow
 @pytest.mark.parametrize("settings", [FREE, SAM])
 def test_evaluations_and_kills_change_no_step(
     tiny_config: Path, tmp_path: Path, bertlab: Command, settings: tuple[str, ...]
@@ -140,6 +142,7 @@ def test_evaluations_and_kills_change_no_step(
             assert all(torch.equal(found[key][each], there[each]) for each in there), (name, key)
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(
     ("settings", "words"),
     [

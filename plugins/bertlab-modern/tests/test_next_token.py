@@ -118,6 +118,7 @@ def test_arguments_and_encoders_are_checked() -> None:
     check_tasks({"mntp": MaskedNextToken(causal_share=0.0)}, encoder)
 
 
+@pytest.mark.slow
 def test_a_run_trains_predicts_and_resumes(tiny_config: Path, tmp_path: Path) -> None:
     # mlm, which the config has, overwrites the input as well
     given: dict[str, Any] = {

@@ -111,6 +111,7 @@ def both(
     return load_tokenizer(folder), theirs
 
 
+@pytest.mark.first_fast
 @settings(max_examples=50, deadline=None)
 @given(text=HOSTILE, pair=HOSTILE)
 def test_ids_are_those_of_the_class_that_wrote_it(

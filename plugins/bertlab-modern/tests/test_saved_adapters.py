@@ -66,6 +66,7 @@ def checkpoint_of(run: bertlab.Run) -> Path:
     return run.directory / "checkpoints" / "last.ckpt"
 
 
+@pytest.mark.slow
 def test_an_adapter_has_only_what_the_base_lacks(
     files: dict[str, Path], runs: dict[str, bertlab.Run], base: Path
 ) -> None:
@@ -82,6 +83,7 @@ def test_an_adapter_has_only_what_the_base_lacks(
         assert file.stat().st_size < checkpoint_of(runs[name]).stat().st_size / 2
 
 
+@pytest.mark.slow
 def test_it_predicts_as_its_run_from_python_and_the_command(
     files: dict[str, Path], runs: dict[str, bertlab.Run], tmp_path: Path, bertlab: Command
 ) -> None:
@@ -97,6 +99,7 @@ def test_it_predicts_as_its_run_from_python_and_the_command(
         assert row["scores"] == pytest.approx(expected[0]["scores"], abs=1e-5)
 
 
+@pytest.mark.slow
 def test_joined_it_is_the_checkpoint_of_its_run(
     files: dict[str, Path], runs: dict[str, bertlab.Run], tmp_path: Path, bertlab: Command
 ) -> None:
@@ -108,6 +111,7 @@ def test_joined_it_is_the_checkpoint_of_its_run(
         assert all(torch.equal(found[each], expected[each]) for each in found)
 
 
+@pytest.mark.slow
 def test_the_adapter_of_another_base_is_refused(
     files: dict[str, Path], runs: dict[str, bertlab.Run], base: Path, tiny_run: Path, tmp_path: Path
 ) -> None:
@@ -132,6 +136,7 @@ def test_the_adapter_of_another_base_is_refused(
         save_adapter(tuned.directory, base, "tuned")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -152,6 +157,7 @@ def test_what_is_damaged_is_refused(
         load_adapter(tmp_path / "bad.adapter", base)
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(
     ("adapter", "words"),
     [
@@ -198,6 +204,7 @@ def test_bad_names_and_places_are_refused(
     assert "is an adapter, which fit does not go on with" in error
 
 
+@pytest.mark.slow
 def test_frozen_layers_get_no_adapter_and_rates_decay(
     runs: dict[str, bertlab.Run], base: Path, tmp_path: Path
 ) -> None:
@@ -214,6 +221,7 @@ def test_frozen_layers_get_no_adapter_and_rates_decay(
     assert (tmp_path / "whole.ckpt").exists()
 
 
+@pytest.mark.slow
 def test_a_study_compares_adapters_with_frozen_layers_and_decay(
     runs: dict[str, bertlab.Run], base: Path, tmp_path: Path, bertlab: Command
 ) -> None:

@@ -38,6 +38,7 @@ def groups(run: Path, step: int) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.slow
 def test_values_change_with_the_step_and_go_on_exactly(
     tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -69,6 +70,7 @@ def test_values_change_with_the_step_and_go_on_exactly(
     assert not all(torch.equal(each, plain["state_dict"][name]) for name, each in one.items())
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(
     ("schedules", "words"),
     [

@@ -38,6 +38,7 @@ for kind in (ByteLevelBPE(), Unigram()):
 """
 
 
+@pytest.mark.slow
 def test_another_process_trains_the_same() -> None:
     here = [train_tokenizer(kind, TEXT * 8, 700) for kind in (ByteLevelBPE(), Unigram())]
     command = [sys.executable, "-c", _TRAIN]
@@ -54,6 +55,7 @@ def test_no_text_and_vocabularies_out_of_range_are_refused(kind: Any) -> None:
             train_tokenizer(kind, TEXT, size)
 
 
+@pytest.mark.slow
 def test_the_cache_knows_kinds_and_settings(tmp_path: Path) -> None:
     text = tmp_path / "text.txt"
     text.write_text("".join(TEXT * 3))
@@ -68,6 +70,7 @@ def test_the_cache_knows_kinds_and_settings(tmp_path: Path) -> None:
     assert [each.fingerprint for each in again] == [each.fingerprint for each in made]
 
 
+@pytest.mark.slow
 def test_a_config_names_a_kind_and_its_settings(tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     config.write_text("data: {tokenizer_kind: {name: bpe, min_frequency: 3}}\n")

@@ -27,6 +27,7 @@ def peers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return _PEERS
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=60, deadline=None)
 @given(text=HOSTILE, pair=HOSTILE)
@@ -42,6 +43,7 @@ def test_ids_are_those_of_transformers(
     assert made == (expected["input_ids"], expected["token_type_ids"])
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=60, deadline=None)
 @given(text=HOSTILE)
@@ -62,6 +64,7 @@ def test_offsets_are_those_of_the_words_without_their_spaces(name: str) -> None:
     assert all(piece.strip() == piece for piece in pieces if not piece.isspace())
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=60, deadline=None)
 @given(text=HOSTILE)

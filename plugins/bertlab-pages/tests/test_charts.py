@@ -75,6 +75,7 @@ def test_a_heat_map_has_its_numbers_in_place_and_nothing_where_there_is_none():
     assert colors[0, 2, 3] == 0  # transparent
 
 
+@pytest.mark.first_slow
 @pytest.mark.parametrize("better", [0, 1, -1])
 def test_numbers_can_be_read_on_every_color(better):
     values = np.linspace(-1, 1, 200).reshape(5, 40)
@@ -100,6 +101,7 @@ def test_differences_are_white_at_zero_and_blue_where_better():
         assert bad[0] > bad[2] + 0.2
 
 
+@pytest.mark.slow
 def test_heat_maps_of_one_value_or_none_are_drawn():
     for values in (np.array([[0.5]]), np.array([[NAN]]), np.zeros((1, 1))):
         for better in (0, 1):

@@ -64,6 +64,7 @@ def ask(view: ModelView) -> Iterator[Asking]:
     started.server_close()
 
 
+@pytest.mark.slow
 def test_a_language_model_says_what_predict_says(view: ModelView) -> None:
     said = view.describe()
     assert [field["name"] for field in said["fields"]] == ["text", "text_pair"]
@@ -244,6 +245,7 @@ def test_an_encoder_alone_finds_the_nearest_texts(encoder_alone: ModelView) -> N
     assert "<table" in encoder_alone.attention(typed) or "small" in encoder_alone.attention(typed)
 
 
+@pytest.mark.first_slow
 @pytest.mark.parametrize("which", ["view", "encoder_alone"])
 def test_nothing_of_the_page_is_cut_off(
     which: str, request: pytest.FixtureRequest, tmp_path: Path
@@ -268,6 +270,7 @@ def test_nothing_of_the_page_is_cut_off(
         started.server_close()
 
 
+@pytest.mark.slow
 def test_nothing_of_the_maps_is_cut_off(view: ModelView, tmp_path: Path) -> None:
     assert complaints(view.attention({"text": TEXT * 3}), tmp_path, 500) == []
 
@@ -285,6 +288,7 @@ def test_a_model_is_called_as_people_call_it(source: str, name: str) -> None:
     assert name_of(source) == name
 
 
+@pytest.mark.slow
 def test_a_browser_shows_the_prediction(ask: Asking, view: ModelView) -> None:
     command = [chromium(), "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]
     command += ["--virtual-time-budget=10000", f"http://{HOST}:{ask.port}/"]

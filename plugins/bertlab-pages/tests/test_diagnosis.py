@@ -128,6 +128,7 @@ def test_charts() -> None:
     assert line_chart("a", [Line("x", [5, 5], [0.0, 0.0])], ("step", "y")) is not None
 
 
+@pytest.mark.slow
 def test_nothing_of_the_page_is_cut_off_covered_or_pale(tiny_run: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(tiny_run, run)
@@ -143,6 +144,7 @@ def test_nothing_of_the_page_is_cut_off_covered_or_pale(tiny_run: Path, tmp_path
     assert complaints(run_page(run), tmp_path) == []
 
 
+@pytest.mark.nightly
 def test_the_measuring_finds_what_is_planted(tmp_path: Path) -> None:
     style = "<style>body { color-scheme: light dark; background: #fff }</style>"
     found = complaints(

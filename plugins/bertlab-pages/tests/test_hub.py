@@ -52,6 +52,7 @@ def test_an_export_is_pushed(tiny_run: Path, tmp_path: Path, hub: Calls, bertlab
     assert 'from_pretrained("me/tiny")' in (tmp_path / "out" / "README.md").read_text()
 
 
+@pytest.mark.slow
 def test_each_checkpoint_after_words_is_a_branch(
     tiny_run: Path, tmp_path: Path, hub: Calls, bertlab: Command
 ) -> None:

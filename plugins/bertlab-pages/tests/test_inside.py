@@ -123,6 +123,7 @@ def test_a_long_text_is_told_and_not_drawn() -> None:
     assert repr(found) == "<attentions of 1 layers of 2 heads, 65 tokens>"
 
 
+@pytest.mark.slow
 def test_drawings_fit_every_width(model: PretrainedModel, tmp_path: Path) -> None:
     found = model.attentions(TEXT)
     drawn = [found, found.head(1, 1), model.layers(TEXT), model.fill(TEXT)]

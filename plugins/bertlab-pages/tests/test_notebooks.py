@@ -45,14 +45,17 @@ def test_cells_are_those_of_the_page(name: str) -> None:
     assert "site-packages" not in text
 
 
+OTHERS = [each for each in SCRIPT["NAMES"] if each not in ("quickstart", "colab")]
+
+
 def in_few_steps(source: str) -> str:
     for pattern, text in FEW.items():
         source = re.sub(pattern, text, source)
     return source
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [each for each in SCRIPT["NAMES"] if each != "colab"])
+@pytest.mark.first_slow
+@pytest.mark.parametrize("name", ["quickstart", *OTHERS])
 def test_cells_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("nbclient", reason="comes with the extra docs")
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")

@@ -40,6 +40,7 @@ def test_figures_as_far_as_they_are_known() -> None:
     assert bar_of(running).get_metrics(Mock(callback_metrics={}), Mock()) == {}
 
 
+@pytest.mark.slow
 def test_a_run_in_a_terminal(
     tiny_config: Path, tmp_path: Path, bertlab: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

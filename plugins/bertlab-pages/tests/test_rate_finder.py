@@ -63,6 +63,7 @@ def finder(steps: int, **settings: object) -> list[str]:
     return [f"{callbacks}+=LearningRateFinder", *(f"{callbacks}.{k}={v}" for k, v in given.items())]
 
 
+@pytest.mark.slow
 def test_a_run_with_a_found_rate_is_that_with_it_given(
     bertlab: Command, tiny_config: Path, tmp_path: Path
 ) -> None:
@@ -101,6 +102,7 @@ def test_a_run_with_a_found_rate_is_that_with_it_given(
     assert all(torch.equal(one[name], again[name]) for name in one)
 
 
+@pytest.mark.slow
 def test_a_sweep_without_descent_ends_the_run_before_its_first_step(
     bertlab: Command, tiny_config: Path, tmp_path: Path
 ) -> None:

@@ -17,6 +17,7 @@ def config_of(*arguments: object) -> dict:
     return resolve_request(read_request(["--config", "quickstart", *map(str, arguments)]))
 
 
+@pytest.mark.slow
 def test_the_cost_of_a_pre_training_before_its_text_is_there() -> None:
     short = measure_pretraining(config_of("--data.corpus", "none/such", "--trainer.max_steps", 10))
     assert short.steps == 10
@@ -32,6 +33,7 @@ def test_the_cost_of_a_pre_training_before_its_text_is_there() -> None:
     assert parts.step.memory < short.step.memory
 
 
+@pytest.mark.slow
 def test_documents_of_ones_own_decide_the_length(tmp_path: Path) -> None:
     text = tmp_path / "short.txt"
     text.write_text("\n\n".join(["Four words are here.\nFive more of them here."] * 200), "utf-8")
@@ -39,6 +41,7 @@ def test_documents_of_ones_own_decide_the_length(tmp_path: Path) -> None:
     assert cost.step.tokens < 25
 
 
+@pytest.mark.nightly
 def test_what_ends_within_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
     config = config_of("--model.encoder.preset", "mini", "--trainer.max_steps", 3_000_000)
     cost = measure_pretraining(config)
@@ -57,6 +60,7 @@ def test_several_devices_are_not_timed() -> None:
     assert measure_pretraining(config_of("--compile", "true")) is None
 
 
+@pytest.mark.slow
 def test_a_run_says_its_cost_and_stays_as_it_is(
     bertlab: Command, tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,6 +81,7 @@ def test_a_run_says_its_cost_and_stays_as_it_is(
         assert all(torch.equal(state[name], ends[0][0][name]) for name in state)
 
 
+@pytest.mark.slow
 def test_first_steps_tell_the_cost_of_rows_and_evaluations_do_not_count(
     bertlab: Command, tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

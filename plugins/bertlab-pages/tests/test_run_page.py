@@ -118,6 +118,7 @@ def test_a_run_that_goes_on_is_read_again_and_says_how_far_it_is(
     assert "refresh" not in run_page(tmp_path / "run", "stopped")
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_at_its_end_keeps_its_page(
     tmp_path: Path, tiny_run: Path, bertlab: Command
 ) -> None:
@@ -149,6 +150,7 @@ def test_a_damaged_diagnosis_is_named(content: str, tmp_path: Path, tiny_run: Pa
         run_page(tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_rows_of_a_head_are_shown_with_what_predict_says(
     rows_file: Path, tiny_run: Path, tmp_path: Path, bertlab: Command
 ) -> None:
@@ -189,6 +191,7 @@ def test_rows_of_a_head_are_shown_with_what_predict_says(
     assert "task_name" not in (run / "config.yaml").read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_a_head_whose_rows_cannot_be_shown_ends_no_run(
     rows_file: Path,
     tiny_run: Path,

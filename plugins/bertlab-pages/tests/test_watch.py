@@ -31,6 +31,7 @@ def ask(port: int, path: str = "/", **headers: str) -> tuple[int, str]:
     return found.status, found.read().decode()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("drawn")
 def test_the_page_follows_the_run(port: int, tmp_path: Path) -> None:
     status, page = ask(port)
@@ -44,12 +45,14 @@ def test_the_page_follows_the_run(port: int, tmp_path: Path) -> None:
     assert "manifest.json" in page
 
 
+@pytest.mark.slow
 def test_nothing_else_is_served(port: int) -> None:
     for path in ("/config.yaml", "/../run/config.yaml", "/%2e%2e/etc/passwd", "/run.html"):
         assert ask(port, path)[0] == 404
     assert ask(port, Host="evil.example")[0] == 403
 
 
+@pytest.mark.slow
 def test_no_page_of_another_site_has_it_computed(port: int) -> None:
     assert ask(port, Sec_Fetch_Site="cross-site")[0] == 403
     assert ask(port, Referer="http://evil.example/")[0] == 403

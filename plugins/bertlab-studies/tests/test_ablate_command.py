@@ -32,6 +32,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "base.yaml"
 
 
+@pytest.mark.slow
 def test_a_line_is_the_study_of_a_file(
     tmp_path: Path,
     config: str,

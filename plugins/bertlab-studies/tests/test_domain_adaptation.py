@@ -56,6 +56,7 @@ def checkpoint(run: Path) -> dict[str, Any]:
     return content
 
 
+@pytest.mark.slow
 def test_it_pre_trains_and_fine_tunes(adapted: api.Run) -> None:
     assert list(adapted.stages) == ["causal", "masked", "finetune"]
     causal, masked, tuned = adapted.stages.values()
@@ -76,6 +77,7 @@ def test_it_pre_trains_and_fine_tunes(adapted: api.Run) -> None:
     assert adapted.is_finished
 
 
+@pytest.mark.slow
 def test_the_fine_tuning_has_settings_of_its_own(adapted: api.Run) -> None:
     tuned = adapted.config
     assert tuned["model"]["optimizer"]["learning_rate"] == 2e-5
@@ -84,11 +86,13 @@ def test_the_fine_tuning_has_settings_of_its_own(adapted: api.Run) -> None:
     assert tuned["seed_everything"] == 3
 
 
+@pytest.mark.slow
 def test_it_predicts_labels(adapted: api.Run) -> None:
     (row,) = adapted.predict(["open the list."])
     assert row["label"] in ("return", "open")
 
 
+@pytest.mark.slow
 def test_the_fine_tuning_alone_gives_the_same(
     adapted: api.Run, tmp_path: Path, bertlab: Command
 ) -> None:
@@ -101,6 +105,7 @@ def test_the_fine_tuning_alone_gives_the_same(
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
+@pytest.mark.slow
 def test_it_goes_on_in_the_fine_tuning(adapted: api.Run, tmp_path: Path, bertlab: Command) -> None:
     run = tmp_path / "run"
     shutil.copytree(adapted.directory, run)
@@ -124,6 +129,7 @@ def test_one_stage_before_needs_no_share(adapted: api.Run) -> None:
     assert read_stages(recorded)[-1].fine_tunes
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(
     ("stages", "words"),
     [

@@ -25,6 +25,7 @@ def write_rows(directory: Path, losses: list[float], counts: list[int]) -> None:
     (directory / HELD_OUT_ROWS).write_text("\n".join(map(json.dumps, lines)) + "\n", "utf-8")
 
 
+@pytest.mark.slow
 def test_a_run_of_a_study_leaves_the_losses_of_its_sequences(
     tiny_config: Path, tmp_path: Path, bertlab: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,6 +41,7 @@ def asked(
     return Repetition(arguments, run_dir, seeds and tuple(seeds), against_scratch)
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(
     ("seeds", "against_scratch", "places"),
     [
@@ -76,6 +77,7 @@ def test_runs_lie_where_those_of_fit_do(
     assert "fake/accuracy" in out.splitlines()[-2] or "50.0%" in out
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_gives_its_exit_code_and_the_same_again_goes_on(
     run_dir: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -130,6 +132,7 @@ def found(*arguments: object) -> Repetition:
     return find_repetition(read_request(argv))
 
 
+@pytest.mark.slow
 def test_the_same_command_finds_its_directory_again_until_it_is_done(
     tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,6 +67,7 @@ def problems(study: Study, *others: Study) -> list[str]:
     return [each.problem for each in find_reusable(study.planned, study.study_dir, places)]
 
 
+@pytest.mark.slow
 def test_the_same_pretraining_is_taken_over_and_outlives_the_other_study(tmp_path: Path) -> None:
     there = leave_all(open_in(tmp_path, "a", variants={"ours": {}, "nsp": {"objectives": ["nsp"]}}))
     # other names, other evaluations, another variant
@@ -99,6 +100,7 @@ def test_the_same_pretraining_is_taken_over_and_outlives_the_other_study(tmp_pat
     assert sorted(states.values()) == ["done, from a"] * 2 + ["ready"] * 4 + ["waiting"] * 2
 
 
+@pytest.mark.slow
 def test_a_copy_where_links_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     there, here = leave_all(open_in(tmp_path, "a")), open_in(tmp_path, "b")
 
@@ -112,6 +114,7 @@ def test_a_copy_where_links_cannot_be_made(tmp_path: Path, monkeypatch: pytest.M
     assert file.read_text() == (found.source / "checkpoints/last.ckpt").read_text()
 
 
+@pytest.mark.slow
 def test_what_is_begun_or_at_work_here_is_left_alone(tmp_path: Path) -> None:
     there, here = leave_all(open_in(tmp_path, "a")), open_in(tmp_path, "b")
     found = find_reusable(here.planned, here.study_dir, [there.study_dir])
@@ -124,6 +127,7 @@ def test_what_is_begun_or_at_work_here_is_left_alone(tmp_path: Path) -> None:
     assert len(again) == len(found) - 1
 
 
+@pytest.mark.slow
 def test_a_run_that_is_not_done_and_a_fine_tuning_are_not_taken(tmp_path: Path) -> None:
     there, here = leave_all(open_in(tmp_path, "a")), open_in(tmp_path, "b")
     first = there.runs[0]
@@ -134,6 +138,7 @@ def test_a_run_that_is_not_done_and_a_fine_tuning_are_not_taken(tmp_path: Path) 
     assert len(found) == 3
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
@@ -156,6 +161,7 @@ def test_other_content_is_said_and_not_reused(
     assert all(problem in each for each in found)
 
 
+@pytest.mark.slow
 def test_a_corpus_that_was_replaced_or_is_gone_is_said(tmp_path: Path) -> None:
     there, here = leave_all(open_in(tmp_path, "a")), open_in(tmp_path, "b")
     (tmp_path / "corpus.txt").write_text("Another text.\n")
@@ -164,6 +170,7 @@ def test_a_corpus_that_was_replaced_or_is_gone_is_said(tmp_path: Path) -> None:
     assert all("corpus.txt" in each for each in problems(here, there))
 
 
+@pytest.mark.slow
 def test_a_config_with_the_same_hash_and_other_values_is_said(tmp_path: Path) -> None:
     there, here = leave_all(open_in(tmp_path, "a")), open_in(tmp_path, "b")
     for run in there.runs:
@@ -173,6 +180,7 @@ def test_a_config_with_the_same_hash_and_other_values_is_said(tmp_path: Path) ->
     assert problems(here, there) == ["its config differs: data.batch_size: 8 here, 9 there"] * 4
 
 
+@pytest.mark.slow
 def test_a_run_with_other_seeds_of_parts_is_not_the_same(tmp_path: Path) -> None:
     parts = {"seeds": {"weights": [5, 6], "order": 1}}
     there, here = leave_all(open_in(tmp_path, "a", **parts)), open_in(tmp_path, "b", **parts)
@@ -191,6 +199,7 @@ def test_a_run_with_other_seeds_of_parts_is_not_the_same(tmp_path: Path) -> None
     assert all("seed.weights: " in each for each in found)
 
 
+@pytest.mark.slow
 def test_a_tokenizer_that_differs_from_runs_here_is_said(tmp_path: Path) -> None:
     there = leave_all(open_in(tmp_path, "a"))
     here = leave_all(open_in(tmp_path, "b"), tokenizer="another")
@@ -200,6 +209,7 @@ def test_a_tokenizer_that_differs_from_runs_here_is_said(tmp_path: Path) -> None
     assert found == [f"its tokenizer is not that of {here.runs[0].id} here"] * 3
 
 
+@pytest.mark.slow
 def test_another_study_may_have_the_same(tmp_path: Path) -> None:
     wrong = leave_all(open_in(tmp_path, "a"), corpus="7" * 64)
     right = leave_all(open_in(tmp_path, "b"))
@@ -216,6 +226,7 @@ def test_what_is_no_other_study_is_refused(tmp_path: Path) -> None:
         here.plan(here.study_dir)
 
 
+@pytest.mark.slow
 def test_a_plan_shows_what_could_be_reused_and_what_is_left(
     tmp_path: Path, bertlab: Command
 ) -> None:
@@ -245,7 +256,7 @@ def _costs(out: str) -> list[str]:
     return [total, rest.partition(")")[0]]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(900)  # four processes that import torch, on a machine with other work
 def test_real_pretrainings_are_shared_and_fine_tuned(
     tiny_config: Path, tmp_path: Path, bertlab: Command

@@ -50,6 +50,7 @@ def staged(config: Path, tmp_path_factory: pytest.TempPathFactory) -> api.Run:
     return api.fit(config, {"run_dir": str(tmp_path_factory.mktemp("runs") / "staged")})
 
 
+@pytest.mark.slow
 def test_each_stage_is_a_run_with_its_share_and_settings(staged: api.Run) -> None:
     assert list(staged.stages) == ["causal", "short", "long"]
     causal, short, long = staged.stages.values()
@@ -68,6 +69,7 @@ def test_each_stage_is_a_run_with_its_share_and_settings(staged: api.Run) -> Non
     assert staged.is_finished
 
 
+@pytest.mark.slow
 def test_moments_and_weights_go_from_stage_to_stage(staged: api.Run) -> None:
     ends = [checkpoint(run.directory) for run in staged.stages.values()]
     steps = []
@@ -81,6 +83,7 @@ def test_moments_and_weights_go_from_stage_to_stage(staged: api.Run) -> None:
     assert [end["lr_schedulers"][0]["last_epoch"] for end in ends] == [3, 1, 2]
 
 
+@pytest.mark.slow
 def test_a_stage_is_what_fit_makes_of_its_config(
     staged: api.Run, tmp_path: Path, bertlab: Command
 ) -> None:
@@ -109,6 +112,7 @@ def test_the_config_of_the_whole_repeats_it(
     assert_same_weights(tmp_path / "again", staged.directory)
 
 
+@pytest.mark.first_slow
 @pytest.mark.parametrize(
     ("stage", "checkpoints"),
     [
@@ -141,6 +145,7 @@ def test_a_run_goes_on_in_the_stage_that_it_was_in(
     assert api.Run(run).metrics == staged.metrics
 
 
+@pytest.mark.slow
 def test_last_finds_the_stage(
     config: Path, staged: api.Run, tmp_path: Path, bertlab: Command
 ) -> None:
@@ -230,6 +235,7 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
 ]
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(("changes", "words"), WRONG)
 def test_what_does_not_fit_is_said_before_anything_is_trained(
     changes: dict[str, Any], words: list[str], tiny_config: Path, tmp_path: Path
@@ -244,6 +250,7 @@ def test_what_does_not_fit_is_said_before_anything_is_trained(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_another_config_does_not_go_on(config: Path, staged: api.Run, bertlab: Command) -> None:
     changed = ("--config", config, "--ckpt_path", staged.directory, "--stages")
     for stages in ({**STAGES, "long": {"share": "1/3"}}, dict(reversed(STAGES.items()))):
@@ -275,6 +282,7 @@ def test_a_run_from_elsewhere_names_no_class(
         assert "stages.yaml" in error, error
 
 
+@pytest.mark.slow
 def test_a_stage_begins_on_the_text_of_the_one_before(
     tiny_config: Path, corpus_file: Path, tmp_path: Path, bertlab: Command
 ) -> None:
@@ -293,6 +301,7 @@ def test_a_stage_begins_on_the_text_of_the_one_before(
     assert f"data.corpus: {corpus}: " in error
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(
     "settings",
     [
@@ -333,6 +342,7 @@ def test_settings_of_a_stored_stage_are_of_the_closed_list(
         assert f"its run has stages.{'1' if is_list else 'b'}." in error
 
 
+@pytest.mark.slow
 def test_stages_of_a_stored_config_may_be_anything(
     staged: api.Run, tmp_path: Path, bertlab: Command
 ) -> None:

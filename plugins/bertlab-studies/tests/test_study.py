@@ -98,6 +98,7 @@ def test_a_notebook_shows_what_variants_differ_in_and_then_what_they_reached(
     assert "Findings" in text
 
 
+@pytest.mark.slow
 def test_a_report_has_figures_words_and_files(tmp_path: Path) -> None:
     study = opened(tmp_path, seeds=3, **EVALUATE)
     finish_all(study, better=0.2)
@@ -133,6 +134,7 @@ def test_more_seeds_are_a_study_to_run(tmp_path: Path) -> None:
         open_study(study.study_dir).add_seeds([7])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fake")
 def test_seeds_that_were_added_stay_when_the_file_is_run_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -168,6 +170,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "run_local", run_fake)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fake")
 def test_a_run_that_fails_is_in_the_summary(tmp_path: Path) -> None:
     study = opened(tmp_path)
@@ -191,6 +194,7 @@ def test_a_run_that_fails_is_in_the_summary(tmp_path: Path) -> None:
         opened(tmp_path, settings={"optimizer.learning_rate": 0.1}).run()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
 def test_ctrl_c_stops_a_study_and_leaves_it_to_go_on_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -222,6 +226,7 @@ def test_ctrl_c_stops_a_study_and_leaves_it_to_go_on_with(
     assert study.run().done == ["a", "b"]
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("name", ["report", "runs", "attempts", "locks/both-s1.lock", "logs"])
 def test_a_study_from_elsewhere_is_not_written_through_its_links(tmp_path: Path, name: str) -> None:
     study, home = opened(tmp_path), tmp_path / "home"
@@ -244,6 +249,7 @@ def test_a_study_from_elsewhere_is_not_written_through_its_links(tmp_path: Path,
     assert not list(home.iterdir())
 
 
+@pytest.mark.slow
 def test_importing_the_commands_and_their_help_takes_no_torch() -> None:
     code = """
 import sys

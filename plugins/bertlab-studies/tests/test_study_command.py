@@ -120,6 +120,7 @@ def test_a_wrong_command_gets_one_line_and_leaves_nothing(
     assert files(tmp_path) == before
 
 
+@pytest.mark.slow
 def test_a_plan_is_printed_and_nothing_is_written(
     tmp_path: Path, bertlab: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,6 +165,7 @@ def test_status_and_report(
         assert "1 runs are not of the study as it is now (mlm-base-old, …)" in err
 
 
+@pytest.mark.slow
 def test_a_design_of_given_deviations(
     tmp_path: Path, bertlab: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,6 +193,7 @@ def test_a_design_of_given_deviations(
     assert "277 rows alone cannot show less than 3.38 points, and more seeds do not help" in out
 
 
+@pytest.mark.slow
 def test_a_design_by_a_pilot(tmp_path: Path, bertlab: Command) -> None:
     pilot = finished(tmp_path / "pilot")
     variants = {
@@ -250,6 +253,7 @@ def test_a_report_of_nothing(tmp_path: Path, bertlab: Command) -> None:
     assert code == 0, err
 
 
+@pytest.mark.slow
 def test_studies_are_compared(tmp_path: Path, bertlab: Command) -> None:
     one, two = finished(tmp_path / "a", name="one"), finished(tmp_path / "b", 0.1, name="two")
     output = tmp_path / "both"
@@ -260,6 +264,7 @@ def test_studies_are_compared(tmp_path: Path, bertlab: Command) -> None:
     assert list(output.glob("*.html"))
 
 
+@pytest.mark.slow
 def test_more_seeds(tmp_path: Path, bertlab: Command) -> None:
     study = finished(tmp_path)
     code, out, err = bertlab("study", "add-seeds", study.study_dir, "--seeds", "4")
@@ -276,6 +281,7 @@ def test_more_seeds(tmp_path: Path, bertlab: Command) -> None:
     assert open_study(str(study.study_dir)).config.seeds == (1, 2, 3, 4, 9)
 
 
+@pytest.mark.slow
 def test_a_study_that_is_done_is_reported(tmp_path: Path, bertlab: Command) -> None:
     study = finished(tmp_path)
     before = {path: path.stat().st_mtime_ns for path in (study.study_dir / "runs").rglob("*")}
@@ -290,6 +296,7 @@ def test_a_study_that_is_done_is_reported(tmp_path: Path, bertlab: Command) -> N
     assert not (study.study_dir / "logs").exists()
 
 
+@pytest.mark.slow
 def test_a_study_that_changed(tmp_path: Path, bertlab: Command) -> None:
     study = finished(tmp_path)
     path = tmp_path / "study.yaml"
@@ -400,7 +407,7 @@ def test_a_whole_study(
     assert scores_in(tmp_path / "ablated" / "report") == first
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_a_replaced_corpus_is_not_averaged_with_the_one_before(
     tiny_config: Path, corpus_file: Path, tmp_path: Path, bertlab: Command

@@ -15,7 +15,6 @@ from bertlab_studies.plan.study_file import BASE
 from bertlab_studies.study import Study
 from bertlab_studies.study import study as open_study
 
-pytestmark = pytest.mark.xdist_group("shipped studies")  # each is opened once
 CONFIGS = Path(__file__).parents[3] / "configs"
 STUDIES = sorted(path.stem for path in (CONFIGS / "studies").glob("*.yaml"))
 OBJECTIVES = r"model\.objectives\.\w+(\.\w+)?"
@@ -93,6 +92,7 @@ def test_every_study_has_a_small_twin() -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STUDIES)
 def test_variants_differ_in_what_the_question_is_about(name: str) -> None:
     found = study(name)
@@ -102,6 +102,7 @@ def test_variants_differ_in_what_the_question_is_about(name: str) -> None:
     assert not [key for key in keys if not re.fullmatch(ABOUT[question(name)], key)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in STUDIES if name != "features"])
 def test_the_budget_is_the_same_for_each_variant(name: str) -> None:
     found = study(name)
@@ -121,6 +122,7 @@ def test_the_budget_is_the_same_for_each_variant(name: str) -> None:
     assert all(run.steps for run in found.runs if run.stage == BASE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in STUDIES if name.endswith("-small")])
 def test_a_twin_is_small_and_asks_the_same(name: str) -> None:
     found, large = study(name), study(question(name))
@@ -137,6 +139,7 @@ def test_a_twin_is_small_and_asks_the_same(name: str) -> None:
     assert len(found.config.evaluations) <= max(3, len(large.config.evaluations))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ROWS)
 def test_the_rows_are_those_of_the_table(name: str) -> None:
     assert names(name) == ROWS[name]
@@ -144,6 +147,7 @@ def test_the_rows_are_those_of_the_table(name: str) -> None:
     assert name not in TASKS or tasks == TASKS[name]
 
 
+@pytest.mark.slow
 def test_sizes_are_what_the_rows_say() -> None:
     for name in ("model-size", "model-size-small"):
         found = study(name)
@@ -156,6 +160,7 @@ def test_sizes_are_what_the_rows_say() -> None:
             assert variant.name == f"L={layers} H={width} A={heads}"
 
 
+@pytest.mark.slow
 def test_mixtures_are_what_the_rows_say() -> None:
     for name in ("masking", "masking-small"):
         found = study(name)
@@ -168,6 +173,7 @@ def test_mixtures_are_what_the_rows_say() -> None:
             assert variant.name == "/".join(f"{100 * share:g}" for share in shares)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", ROWS["features"][1:])
 def test_features_are_the_recipes_of_table_7(row: str) -> None:
     stem = row.replace(" hidden", "").replace(" 12 layers", "").replace(" ", "-")
@@ -186,6 +192,7 @@ def assert_within(recipe: dict[str, Any], config: dict[str, Any]) -> None:
             assert config[key] == value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["steps", "steps-small"])
 def test_a_checkpoint_is_kept_at_each_step_that_is_asked(name: str) -> None:
     found = study(name)
@@ -199,6 +206,7 @@ def test_a_checkpoint_is_kept_at_each_step_that_is_asked(name: str) -> None:
         assert variant.name.split()[1] == f"{variant.from_step // 1000}k"
 
 
+@pytest.mark.slow
 def test_shared_pre_trainings_are_run_once() -> None:
     for name, each_seed in (("nsp", 3), ("nsp-small", 3), ("features-small", 1)):
         found = study(name)

@@ -87,6 +87,7 @@ def test_trackers_know_the_study(
     assert mlflow["tracking_uri"] == f"sqlite:///{run}/mlflow.db"
 
 
+@pytest.mark.slow
 def test_a_fit_with_a_tracker(
     trackers: list[Tracker], bertlab: Command, tiny_config: Path, tmp_path: Path, drawn: None
 ) -> None:

@@ -126,6 +126,7 @@ def mean_right(run: PlannedRun, rows: Rows, clusters: Sequence[str] = SINGLE) ->
     return sum(right) / len(right)
 
 
+@pytest.mark.slow
 def test_the_best_trial_on_half_of_the_rows_is_run_and_decided_on_the_other(
     tmp_path: Path, fake: FakeExecutor, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -166,6 +167,7 @@ def test_the_best_trial_on_half_of_the_rows_is_run_and_decided_on_the_other(
     assert len(fake.ran) == 16
 
 
+@pytest.mark.slow
 def test_rows_of_a_passage_choose_or_decide_together(tmp_path: Path, fake: FakeExecutor) -> None:
     fake.clusters = PASSAGES
     study = tuned(tmp_path)
@@ -189,6 +191,7 @@ def test_rows_of_a_passage_choose_or_decide_together(tmp_path: Path, fake: FakeE
     assert scores.tuning.rows == Rows.CHOOSE_SINGLY
 
 
+@pytest.mark.slow
 def test_a_trial_that_fails_counts_and_the_choice_stays(
     tmp_path: Path, fake: FakeExecutor, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -212,6 +215,7 @@ def test_a_trial_that_fails_counts_and_the_choice_stays(
         anew.run()
 
 
+@pytest.mark.slow
 def test_a_study_that_is_stopped_goes_on_with_the_same_trials(
     tmp_path: Path, fake: FakeExecutor
 ) -> None:
@@ -230,6 +234,7 @@ def test_a_study_that_is_stopped_goes_on_with_the_same_trials(
     assert set(states) < set(fake.ran)
 
 
+@pytest.mark.slow
 def test_no_choice_without_a_value(tmp_path: Path, fake: FakeExecutor) -> None:
     fake.failing = "mlm-trial"
     with pytest.raises(StudyError, match=r"none of the 3 trials of the variant 'mlm' has a value"):
@@ -257,6 +262,7 @@ class Strange(StudyExecutor):
         return self.fake(plan, study_dir, on_change=on_change)
 
 
+@pytest.mark.slow
 def test_trials_and_the_study_are_run_by_the_same_executor_of_a_stranger(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -281,6 +287,7 @@ def test_trials_and_the_study_are_run_by_the_same_executor_of_a_stranger(
     index.forget_installed()
 
 
+@pytest.mark.slow
 def test_pretrainings_of_trials_are_taken_over_from_another_study(
     tmp_path: Path, fake: FakeExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -298,6 +305,7 @@ def test_pretrainings_of_trials_are_taken_over_from_another_study(
     assert found == [(study.study_dir / "tuning", others), (study.study_dir, others)]
 
 
+@pytest.mark.slow
 def test_pretraining_is_tuned_by_its_loss_without_evaluations(
     tmp_path: Path, fake: FakeExecutor
 ) -> None:
@@ -311,6 +319,7 @@ def test_pretraining_is_tuned_by_its_loss_without_evaluations(
     assert len(found.cell("both", found.measures[0]).examples[1]) == ROWS
 
 
+@pytest.mark.slow
 def test_fine_tunings_are_tuned_by_half_of_their_rows(tmp_path: Path, fake: FakeExecutor) -> None:
     study = opened(
         tmp_path,
@@ -327,6 +336,7 @@ def test_fine_tunings_are_tuned_by_half_of_their_rows(tmp_path: Path, fake: Fake
     assert value == pytest.approx(mean_right(run, Rows.DECIDE))
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(
     ("tune", "content", "message"),
     [
@@ -371,6 +381,7 @@ def test_what_cannot_be_tuned_is_refused(
         opened(tmp_path, tune=tune, seeds=1, **content)
 
 
+@pytest.mark.slow
 def test_rows_may_choose_and_decide_if_that_is_said(tmp_path: Path, fake: FakeExecutor) -> None:
     study = tuned(tmp_path, {**TUNE, "same_rows": True})
     study.run()
@@ -381,6 +392,7 @@ def test_rows_may_choose_and_decide_if_that_is_said(tmp_path: Path, fake: FakeEx
     assert any("which is optimistic" in line for line in found.remarks)
 
 
+@pytest.mark.slow
 def test_the_study_of_the_trials_is_an_ordinary_one(tmp_path: Path, fake: FakeExecutor) -> None:
     tuned(tmp_path).run()
     trials = open_study(tmp_path / "study" / "tuning")

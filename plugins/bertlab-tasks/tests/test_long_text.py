@@ -135,6 +135,7 @@ def trained(tiny_run: Path, rows: Path, folder: Path, **head: Any) -> Run:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pooling", ["mean", "max", "first"])
 def test_predictions_are_windows_by_hand_through_transformers(
     tiny_run: Path, rows: Path, tmp_path: Path, pooling: str
@@ -164,6 +165,7 @@ def test_predictions_are_windows_by_hand_through_transformers(
             assert found["scores"][name] == pytest.approx(theirs[number].item(), abs=1e-5)
 
 
+@pytest.mark.slow
 def test_cut_texts_are_said_in_fit_and_predict(
     tiny_run: Path, rows: Path, tmp_path: Path, bertlab: Command
 ) -> None:
@@ -179,6 +181,7 @@ def test_cut_texts_are_said_in_fit_and_predict(
     assert "32 of 60 rows are longer" in error
 
 
+@pytest.mark.slow
 def test_a_window_longer_than_the_model_is_refused(
     tiny_run: Path, rows: Path, tmp_path: Path, bertlab: Command
 ) -> None:

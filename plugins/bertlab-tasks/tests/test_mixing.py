@@ -56,6 +56,7 @@ def test_steps_are_numbered_as_they_come(seed: int) -> None:
             assert seen == {"a": 5 * epochs, "b": 2 * epochs, "c": epochs}
 
 
+@pytest.mark.slow
 def test_the_order_is_a_function_of_seed_and_step() -> None:
     steps = {"a": 30, "b": 20}
     first = [StepOrder(steps, 1).place(step) for step in range(150)]

@@ -156,6 +156,7 @@ def fit(bertlab: Command, tiny_run: Path, run: Path, source: Path, *more: str) -
     return found
 
 
+@pytest.mark.slow
 def test_every_form_of_file_gives_the_same_run(
     data: Path, tiny_run: Path, tmp_path: Path, bertlab: Command
 ) -> None:
@@ -167,6 +168,7 @@ def test_every_form_of_file_gives_the_same_run(
     assert "multi_label/micro_f1" in results[0]
 
 
+@pytest.mark.slow
 def test_a_run_is_handed_over_with_its_problem_type(
     data: Path, tiny_run: Path, tmp_path: Path, bertlab: Command
 ) -> None:
@@ -188,6 +190,7 @@ def test_a_run_is_handed_over_with_its_problem_type(
     assert theirs == pytest.approx(found[0]["scores"], abs=1e-5)
 
 
+@pytest.mark.slow
 def test_a_head_of_single_labels_starts_anew(
     data: Path, tiny_run: Path, tmp_path: Path, bertlab: Command
 ) -> None:

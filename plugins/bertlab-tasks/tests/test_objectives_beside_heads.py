@@ -79,6 +79,7 @@ def logged(run: Path, name: str) -> list[float]:
         return [float(row[name]) for row in csv.DictReader(file) if row.get(name)]
 
 
+@pytest.mark.slow
 def test_text_is_read_as_by_the_objectives_alone(content: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "alone").mkdir()
     session = opened(tmp_path, content)
@@ -101,6 +102,7 @@ def test_text_is_read_as_by_the_objectives_alone(content: dict[str, Any], tmp_pa
     assert masked[0] > 1.5 * masked[-1]  # from 0.3 down to 0.1 in the steps of text
 
 
+@pytest.mark.slow
 def test_losses_are_those_of_each_task_alone(
     content: dict[str, Any], tmp_path: Path, bertlab: Command
 ) -> None:
@@ -125,6 +127,7 @@ def test_losses_are_those_of_each_task_alone(
     assert manifests[0]["data"].keys() == {"color/train", "color/validation"}
 
 
+@pytest.mark.slow
 def test_the_head_decides_predicts_and_is_tested(
     content: dict[str, Any], colors: Path, tmp_path: Path, bertlab: Command
 ) -> None:
@@ -146,6 +149,7 @@ def test_the_head_decides_predicts_and_is_tested(
     assert "perplexity" not in out  # held-out text is no test set
 
 
+@pytest.mark.slow
 def test_resuming_is_exact_and_knows_its_text(
     content: dict[str, Any], corpus_file: Path, tmp_path: Path, bertlab: Command
 ) -> None:
@@ -169,6 +173,7 @@ def test_resuming_is_exact_and_knows_its_text(
     assert f"data.corpus: {text}" in err
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("form", [(), ("skip_default",)])
 def test_a_printed_config_repeats_it(
     form: tuple[str, ...], content: dict[str, Any], tmp_path: Path
@@ -207,6 +212,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
 ]
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(("changes", "message"), MISTAKES)
 def test_a_mistake_is_one_message_and_leaves_nothing(
     changes: dict[str, Any], message: str, content: dict[str, Any], tmp_path: Path, bertlab: Command

@@ -10,6 +10,7 @@ single = st.one_of(st.text(), st.integers(-(10**15), 10**15), st.booleans())
 nested = st.recursive(single, lambda inner: st.lists(inner, max_size=4), max_leaves=8)
 
 
+@pytest.mark.slow
 @given(nested.map(lambda value: [value]))
 def test_what_python_prints_is_read_back(value):
     try:

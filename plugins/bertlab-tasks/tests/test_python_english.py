@@ -39,6 +39,7 @@ def pages():
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_no_sentence_is_in_both_splits(tasks, name):
     train, validation = (set(map(words, sentences(tasks[name, split]))) for split in SPLITS)
@@ -47,6 +48,7 @@ def test_no_sentence_is_in_both_splits(tasks, name):
     assert not train & validation
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_no_module_is_in_both_splits(tasks, pages, name):
     train, validation = ({pages[s] for s in sentences(tasks[name, split])} for split in SPLITS)
@@ -54,12 +56,14 @@ def test_no_module_is_in_both_splits(tasks, pages, name):
     assert {row.where for split in SPLITS for row in tasks[name, split].rows} <= train | validation
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_sentence_comes_once(tasks, name):
     for split in SPLITS:
         assert max(Counter(sentences(tasks[name, split])).values()) == 1
 
 
+@pytest.mark.slow
 def test_packages(tasks, pages):
     train, validation = tasks["packages", "train"], tasks["packages", "validation"]
     assert train.label_names == validation.label_names
@@ -79,6 +83,7 @@ def test_packages(tasks, pages):
     assert len(validation.rows) > 600
 
 
+@pytest.mark.slow
 def test_no_sentence_names_a_package(tasks):
     for split in SPLITS:
         for text in sentences(tasks["packages", split]):
@@ -87,6 +92,7 @@ def test_no_sentence_names_a_package(tasks):
         assert tasks["packages", split].skipped["sentence names a package"] > 0
 
 
+@pytest.mark.slow
 def test_same_page(tasks, pages):
     neighbors = {
         pair
@@ -111,6 +117,7 @@ def test_same_page(tasks, pages):
             assert min(len(first.split()), len(second.split())) >= 8
 
 
+@pytest.mark.slow
 def test_one_sentence_alone_tells_nothing(tasks, pages):
     for split in SPLITS:
         for column in ("text_a", "text_b"):

@@ -71,6 +71,7 @@ def resolved(*arguments: str) -> Any:
     return resolve_request(read_request([*HEAD, *arguments]))["data"]["transforms"]
 
 
+@pytest.mark.slow
 def test_they_are_named_in_order_with_typed_settings() -> None:
     short = "--data.transforms=[lower_case, {text_length: {most: 4}}]"
     assert resolved(short) == {"lower_case": {}, "text_length": {"least": 1, "most": 4}}
@@ -134,18 +135,21 @@ def run(rows: Path, tiny_run: Path) -> Path:
     return bertlab.fit(config, {"run_dir": str(rows.with_name("run"))}).directory
 
 
+@pytest.mark.slow
 def test_rows_that_are_left_out_are_counted_by_reason(run: Path) -> None:
     report = json.loads((run / "manifest.json").read_text())
     assert report["data"]["train"]["rows"] == 16
     assert report["labels"] == ["BAD", "GOOD"]  # RARE is of a row that is left out
 
 
+@pytest.mark.slow
 def test_predictions_of_validation_rows_are_not_changed_twice(run: Path) -> None:
     lines = (run / "predictions.jsonl").read_text().splitlines()
     assert [json.loads(line)["text"] for line in lines][:1] == ["a fine day 0"]
     assert len(lines) == 16
 
 
+@pytest.mark.slow
 def test_a_file_keeps_its_rows_and_says_why_one_has_no_prediction(
     run: Path, rows: Path, bertlab: Command
 ) -> None:

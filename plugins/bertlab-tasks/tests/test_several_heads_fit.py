@@ -163,6 +163,7 @@ def test_losses_are_those_of_a_plain_loop(
     assert len(set(names[:6])) == 2  # both have been trained
 
 
+@pytest.mark.slow
 def test_each_head_has_its_metrics_and_its_best_figure(run: Path, bertlab: Command) -> None:
     results = json.loads((run / "results.json").read_text())
     assert results["color/accuracy"] > 0.9
@@ -186,6 +187,7 @@ def test_each_head_has_its_metrics_and_its_best_figure(run: Path, bertlab: Comma
     }
 
 
+@pytest.mark.slow
 def test_an_epoch_reads_every_row_of_every_head_once(
     files: Path, tiny_run: Path, tmp_path: Path
 ) -> None:
@@ -231,7 +233,7 @@ def test_resuming_in_the_middle_of_an_epoch_is_exact_with_any_number_of_workers(
         assert scores[0] == scores[1]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_two_processes_equal_one(
     files: Path, tiny_run: Path, tmp_path: Path, bertlab: Command
 ) -> None:
@@ -243,6 +245,7 @@ def test_two_processes_equal_one(
     assert_same_end(tmp_path / "one", tmp_path / "two")
 
 
+@pytest.mark.slow
 def test_one_head_predicts_and_is_exported_as_a_single_one(
     run: Path, files: Path, tmp_path: Path, bertlab: Command
 ) -> None:
@@ -269,6 +272,7 @@ def test_one_head_predicts_and_is_exported_as_a_single_one(
         assert found["scores"] == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_an_export_equals_that_of_a_single_head_with_the_same_weights(
     run: Path, files: Path, tmp_path: Path, bertlab: Command
 ) -> None:
@@ -295,6 +299,7 @@ def test_an_export_equals_that_of_a_single_head_with_the_same_weights(
         assert several.read_bytes() == single.read_bytes(), name
 
 
+@pytest.mark.slow
 def test_heads_are_scored_together_or_one_by_one(run: Path, files: Path, bertlab: Command) -> None:
     code, out, err = bertlab("validate", "--ckpt_path", run)
     assert code == 0, err
@@ -317,6 +322,7 @@ def test_heads_are_scored_together_or_one_by_one(run: Path, files: Path, bertlab
     assert "accuracy" not in out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["predict", "export"])
 def test_one_of_several_heads_has_to_be_named(
     command: str, run: Path, tmp_path: Path, bertlab: Command
@@ -336,6 +342,7 @@ def test_one_of_several_heads_has_to_be_named(
         load(run).predict("red")
 
 
+@pytest.mark.slow
 def test_a_head_goes_on_in_a_run_of_several(
     run: Path, files: Path, tmp_path: Path, bertlab: Command
 ) -> None:
@@ -347,6 +354,7 @@ def test_a_head_goes_on_in_a_run_of_several(
     assert "newly initialised" not in out
 
 
+@pytest.mark.slow
 def test_the_best_checkpoint_may_be_that_of_one_head(
     files: Path, tiny_run: Path, tmp_path: Path, bertlab: Command
 ) -> None:
@@ -360,6 +368,7 @@ def test_the_best_checkpoint_may_be_that_of_one_head(
     assert best["results"]["nearness/pearson"] == pytest.approx(max(curve.values()), abs=1e-6)
 
 
+@pytest.mark.slow
 def test_a_file_over_another_changes_heads(
     files: Path, tiny_run: Path, tmp_path: Path, bertlab: Command
 ) -> None:
@@ -386,6 +395,7 @@ def test_a_file_over_another_changes_heads(
     assert not any(name.startswith("nearness") for name in results)
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("form", [(), ("skip_default",)])
 def test_a_printed_config_repeats_it(
     form: tuple[str, ...], files: Path, tiny_run: Path, tmp_path: Path
@@ -439,6 +449,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
 ]
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(("changes", "message"), MISTAKES)
 def test_a_mistake_is_one_message_and_leaves_nothing(
     changes: dict[str, Any], message: str, files: Path, tiny_run: Path, tmp_path: Path,
@@ -452,6 +463,7 @@ def test_a_mistake_is_one_message_and_leaves_nothing(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_heads_that_do_not_go_together_are_refused(
     files: Path, tiny_run: Path, tmp_path: Path, bertlab: Command
 ) -> None:
@@ -474,6 +486,7 @@ def test_heads_that_do_not_go_together_are_refused(
         assert message in err
 
 
+@pytest.mark.slow
 def test_labels_that_changed_stop_a_resumption_by_name(
     files: Path, tiny_run: Path, tmp_path: Path, bertlab: Command
 ) -> None:
@@ -491,6 +504,7 @@ def test_labels_that_changed_stop_a_resumption_by_name(
     assert "rows of nearness" not in err
 
 
+@pytest.mark.slow
 def test_directions_that_differ_need_a_head_that_decides(
     files: Path, tiny_run: Path, tmp_path: Path, bertlab: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -161,6 +161,7 @@ distinct_odds = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(distinct_odds)
 def test_best_threshold_equals_a_search_over_all(rows: list[tuple[float, bool, float]]) -> None:
     odds, has_answer, scores = (list(column) for column in zip(*rows, strict=True))

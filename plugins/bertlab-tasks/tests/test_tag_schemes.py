@@ -30,6 +30,7 @@ def marked_sentences(draw):
     return found, bio, iob1
 
 
+@pytest.mark.slow
 @given(marked_sentences())
 def test_bio_and_iob1_mean_the_same_entities(sentence):
     found, bio, iob1 = sentence

@@ -90,6 +90,7 @@ def context_in(window, word, lengths):
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(
     st.lists(st.integers(0, 12), min_size=1, max_size=30), st.integers(3, 16), st.integers(1, 14)

@@ -81,6 +81,7 @@ def test_store_holds_the_sentences_of_the_corpus(corpus, tmp_path):
     assert len(store) == 59
 
 
+@pytest.mark.slow
 def test_store_does_not_depend_on_workers(corpus, tmp_path, small_batches):
     others = multiprocessing.active_children()  # of another test
     stores = [
@@ -133,6 +134,7 @@ def test_quantiles_equal_numpy():
     assert length_quantiles(Counter()) == {}
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -179,6 +181,7 @@ def test_wrong_arguments(corpus, tmp_path):
         prepare(corpus, TOKENIZER, tmp_path / "store")
 
 
+@pytest.mark.slow
 def test_an_error_of_the_corpus_ends_the_workers(corpus, tmp_path, small_batches, monkeypatch):
     def broken(_, with_empty):
         from bertlab.api.examples import RawDocument
@@ -195,6 +198,7 @@ def test_an_error_of_the_corpus_ends_the_workers(corpus, tmp_path, small_batches
     assert [path.name for path in tmp_path.iterdir()] == ["corpus.txt"]
 
 
+@pytest.mark.slow
 def test_a_killed_worker_is_an_error_and_no_hang(corpus, tmp_path, small_batches, monkeypatch):
     def endless(_, with_empty):
         from bertlab.api.examples import RawDocument
@@ -253,6 +257,7 @@ def cached_path(arguments):
     return str(store.path), (store.path / "store.json").stat().st_ino, len(store)
 
 
+@pytest.mark.nightly
 def test_of_several_processes_one_prepares_and_the_others_wait(corpus, tmp_path):
     with ProcessPoolExecutor(3, get_context("spawn")) as pool:
         results = set(pool.map(cached_path, [(corpus, tmp_path / "cache")] * 3))

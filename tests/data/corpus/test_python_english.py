@@ -39,6 +39,7 @@ def digest(documents):
     return hashlib.sha256(repr(documents).encode()).hexdigest()
 
 
+@pytest.mark.slow
 def test_amount(documents):
     sentences = [sentence for document in documents.values() for sentence in document]
     assert len(documents) > 350
@@ -48,6 +49,7 @@ def test_amount(documents):
     assert max(Counter(sentences).values()) == 1
 
 
+@pytest.mark.slow
 def test_known_sentences(documents):
     expected = {
         "textwrap": "Wrap a single paragraph of text, returning a list of wrapped lines.",
@@ -61,6 +63,7 @@ def test_known_sentences(documents):
         assert sentence in documents[source]
 
 
+@pytest.mark.slow
 def test_order(documents):
     names = list(documents)
     topics = [name for name in names if name.startswith("pydoc_data.topics.")]
@@ -73,6 +76,7 @@ def test_order(documents):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "markup",
     [
@@ -112,6 +116,7 @@ def test_two_runs_agree_and_import_nothing(documents):
     assert run.stdout.strip() == digest(documents)
 
 
+@pytest.mark.slow
 def test_as_a_corpus(documents):
     corpus = Corpus(["python-english"])
     assert {d.source: d.sentences for d in read_documents(corpus)} == documents

@@ -92,6 +92,7 @@ def test_arrays_are_memory_mapped_read_only_and_pickled_as_a_path(tmp_path):
     assert read(pickle.loads(data)) == DOCUMENTS
 
 
+@pytest.mark.slow
 def test_large_vocabularies_use_uint32(tmp_path):
     tokens = [*SPECIAL_TOKENS, *(f"w{number}" for number in range(65_532))]
     store = write(tmp_path / "s", [[[65_536]]], WordPieceTokenizer.from_vocabulary(tokens))

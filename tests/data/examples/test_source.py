@@ -1,12 +1,12 @@
 import io
 import json
-import logging
 import sys
 
 import datasets
 import pytest
 
 from bertlab.api.examples import Column
+from bertlab.data.examples import source as source_module
 from bertlab.data.examples.source import stream_rows
 from bertlab.errors import ConfigError
 
@@ -70,13 +70,14 @@ def test_what_is_no_table_of_rows(tmp_path):
     fails(read, no_header, matches="(its number, from 0, where there is no header)")
 
 
-def test_says_what_a_name_was_taken_for(tmp_path, caplog):
-    caplog.set_level(logging.INFO, "bertlab")
+def test_says_what_a_name_was_taken_for(tmp_path, monkeypatch):
+    said = []
+    monkeypatch.setattr(source_module.logger, "info", lambda text, *of: said.append(text % of))
     path = write(tmp_path / "a.txt", ROWS)
     assert len(values(path)) == 2
-    assert f"{path}: read as format tsv" in caplog.text
+    assert f"{path}: read as format tsv" in said.pop()
     assert len(streamed(path)) == 3
-    assert f"{path}: read as format txt" in caplog.text
+    assert f"{path}: read as format txt" in said.pop()
 
 
 def test_plain_text_where_one_text_is_all_that_is_read(tmp_path):

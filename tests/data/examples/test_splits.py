@@ -105,6 +105,7 @@ VALUES = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(VALUES, min_size=1, max_size=60), st.floats(0.05, 0.95))
 def test_rows_that_share_a_text_stay_together(values, fraction):
     train = rows_of(values)

@@ -52,6 +52,7 @@ def test_quotes_are_ordinary_in_tsv(tmp_path):
     assert [row["text"] for row in values(path)] == ['"open', '"closed"']
 
 
+@pytest.mark.slow
 @relaxed
 @given(rows=st.lists(st.tuples(cells, cells), min_size=1, max_size=8))
 def test_tsv_round_trip(tmp_path, rows):
@@ -60,6 +61,7 @@ def test_tsv_round_trip(tmp_path, rows):
     assert values(write(tmp_path / "a.tsv", text), accepts_doubtful=True) == expected
 
 
+@pytest.mark.slow
 @relaxed
 @given(rows=st.lists(st.tuples(st.text(letters | st.just("\n"), min_size=1), cells), min_size=1))
 def test_csv_round_trip(tmp_path, rows):

@@ -235,6 +235,7 @@ def test_a_bound_for_what_is_held_whole(tmp_path, monkeypatch, request, name, co
         read(tmp_path / name)
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("packed", [".gz", ".bz2", ".xz", ".zst"])
 def test_memory_is_bounded_while_unpacking(tmp_path, packed):
     path = tmp_path / f"bomb.csv{packed}"
@@ -247,6 +248,7 @@ def test_memory_is_bounded_while_unpacking(tmp_path, packed):
     tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_an_array_is_read_as_it_comes(tmp_path):
     path = tmp_path / "a.json"
     path.write_text("[" + ",\n".join(json.dumps(PLAIN[n % 6]) for n in range(60_000)) + "\n ]\n")
@@ -267,6 +269,7 @@ objects = st.lists(
 )
 
 
+@pytest.mark.slow
 @relaxed
 @given(rows=objects, indent=st.sampled_from([None, 0, 2]), block=st.integers(1, 9))
 def test_arrays_equal_those_of_json(tmp_path, rows, indent, block):

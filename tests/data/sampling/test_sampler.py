@@ -164,6 +164,7 @@ def check_pieces(sampler, packed):
                 assert right[0] in store.document_token_offsets
 
 
+@pytest.mark.slow
 @given(samplers(), st.data())
 @settings(max_examples=80, deadline=None)
 def test_layout_and_batch_independence(sampler, data):
@@ -182,6 +183,7 @@ def test_layout_and_batch_independence(sampler, data):
         assert np.array_equal(values, np.concatenate([s.fields[name] for s in singles]))
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("input_format", FORMATS)
 def test_whole_epoch_keeps_every_invariant(input_format):
     sampler = sampler_of(input_format, realistic_store())
@@ -290,6 +292,7 @@ def test_the_share_of_random_pairs_is_what_is_asked_for(input_format):
         sampler_of(input_format, store, random_pair_share=1.5)
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("input_format", PAIRS)
 def test_random_b_comes_from_all_units_of_other_documents_alike(input_format):
     sizes = np.array([400, 100, 800, 1500])  # sentences of 5 tokens; 20 make a chunk of 100
@@ -343,6 +346,7 @@ def test_chunks_without_word_or_sentence_starts_are_still_split():
     assert packed.lengths.max() == 128
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(
     ("size", "most_distance", "most_accuracy"), [(128, 0.03, 0.53), (512, 0.06, 0.55)]
 )
@@ -436,6 +440,7 @@ def test_wrong_settings_are_refused():
         sampler_of("full_sentence", store)
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.integers(0, 5000) | st.just(200_000), min_size=4, max_size=300),
     st.floats(0.001, 0.999),

@@ -97,6 +97,7 @@ def runner(tmp_path: Path) -> Iterator[Callable[[str], "subprocess.Popen[str]"]]
         each.communicate()
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("workers", [1, 3])
 def test_parents_come_before_children_and_nothing_is_run_twice(
     workers: int, tmp_path: Path
@@ -126,6 +127,7 @@ def test_the_longest_chain_comes_first(tmp_path: Path) -> None:
     assert [run and run.id for run in taken] == ["long", "short", None]
 
 
+@pytest.mark.slow
 def test_a_child_gets_its_parents_weights_and_its_share_of_the_machine(tmp_path: Path) -> None:
     plan = [fake_run("a"), fake_run("a-x", "a")]
     run_all(plan, tmp_path, threads=3)
@@ -134,6 +136,7 @@ def test_a_child_gets_its_parents_weights_and_its_share_of_the_machine(tmp_path:
     assert facts["threads"] == "3"
 
 
+@pytest.mark.slow
 def test_a_failed_run_is_retried_from_its_checkpoint(tmp_path: Path) -> None:
     run = fake_run("a", steps=4, fail_at=3, failures=1)
     summary, _ = run_all([run], tmp_path, retries=1)
@@ -158,6 +161,7 @@ def test_a_mistake_is_not_tried_again(tmp_path: Path) -> None:
     assert [attempt.exit_code for attempt in read_attempts(run, tmp_path)] == [2]
 
 
+@pytest.mark.slow
 def test_a_mistake_that_all_variants_share_is_told_once_and_ends_the_study(tmp_path: Path) -> None:
     plan = [fake_run(name, fail_at=0, failures=9, exit_code=2) for name in "abc"]
     plan += [fake_run(f"{name}-x", name) for name in "abc"]
@@ -174,6 +178,7 @@ def test_a_mistake_that_all_variants_share_is_told_once_and_ends_the_study(tmp_p
     assert len(run_all(plan, tmp_path)[0].done) == 6
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_no_number_is_no_mistake_of_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,6 +195,7 @@ def of_variant(run: PlannedRun, variant: str) -> PlannedRun:
     return replace(run, variant=variant)
 
 
+@pytest.mark.slow
 def test_a_mistake_of_one_variant_does_not_keep_the_others_from_running(tmp_path: Path) -> None:
     wrong = [of_variant(fake_run(name, fail_at=0, failures=9, exit_code=2), "w") for name in "abc"]
     summary, seen = run_all([*wrong, fake_run("d")], tmp_path)
@@ -201,12 +207,14 @@ def test_a_mistake_of_one_variant_does_not_keep_the_others_from_running(tmp_path
     assert (list(alone.failed), alone.left) == (["a", "b"], ["c"])
 
 
+@pytest.mark.slow
 def test_other_failures_do_not_keep_runs_from_starting(tmp_path: Path) -> None:
     plan = [fake_run(name, fail_at=0, failures=9) for name in "abc"]
     summary, _ = run_all(plan, tmp_path, retries=0)
     assert list(summary.failed) == ["a", "b", "c"]
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_for_good_blocks_what_needs_it_and_nothing_else(tmp_path: Path) -> None:
     plan = [
         fake_run("a", steps=2, fail_at=1, failures=9),
@@ -272,6 +280,7 @@ def test_a_damaged_list_of_attempts_is_named(tmp_path: Path) -> None:
         read_attempts(run, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_run_at_work_is_not_started_again(tmp_path: Path) -> None:
     run = fake_run("a", steps=3, seconds=0.2)
     work = start(run, tmp_path, {}, FAKE)
@@ -284,6 +293,7 @@ def test_a_run_at_work_is_not_started_again(tmp_path: Path) -> None:
     assert completed(tmp_path) == ["a"]
 
 
+@pytest.mark.slow
 def test_a_process_that_does_not_stop_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -316,7 +326,7 @@ def test_a_runner_that_was_killed_leaves_runs_at_work_which_the_next_one_waits_f
     assert seen[:2] == [("a", State.RUNNING), ("a", State.DONE)]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_run_killed_with_its_runner_goes_on_from_its_checkpoint(
     tmp_path: Path, runner: Callable[[str], "subprocess.Popen[str]"]
 ) -> None:
@@ -336,7 +346,7 @@ def test_a_run_killed_with_its_runner_goes_on_from_its_checkpoint(
     assert results(plan, tmp_path) == results(plan, tmp_path / "other")
 
 
-@pytest.mark.slow
+@pytest.mark.first_slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_the_runs_and_the_runner_says_how_to_go_on(
     number: signal.Signals,
@@ -402,6 +412,7 @@ def test_steps_are_read_from_a_log_that_is_being_written(tmp_path: Path) -> None
     assert last_step(tmp_path / "csv") is None
 
 
+@pytest.mark.slow
 def test_events_and_the_table_say_what_happens(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

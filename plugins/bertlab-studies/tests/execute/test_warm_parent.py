@@ -100,6 +100,7 @@ def ran(
     return code, log.read_text()
 
 
+@pytest.mark.slow
 def test_a_forked_run_finds_what_a_fresh_process_finds(
     light: None, probe: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,6 +152,7 @@ def test_code_that_was_edited_between_two_runs_is_read_anew(
         assert ran(parent, probe, {})[0] == 9
 
 
+@pytest.mark.slow
 def test_what_a_normal_end_does_is_done(light: None, probe: tuple[str, ...]) -> None:
     Path("probe.py").write_text(
         "import atexit, sys, threading, time\n"
@@ -174,6 +176,7 @@ def test_what_a_normal_end_does_is_done(light: None, probe: tuple[str, ...]) -> 
         assert "ZeroDivisionError" in traceback
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("program", [FAKE, FORKED_FAKE])
 def test_failures_and_children_are_as_in_fresh_processes(
     light: None, program: tuple[str, ...], tmp_path: Path
@@ -203,6 +206,7 @@ def test_failures_and_children_are_as_in_fresh_processes(
     assert "== " in plan[0].log(tmp_path).read_text()
 
 
+@pytest.mark.slow
 def test_the_lock_is_held_by_the_run_and_its_runner_and_not_by_the_parent(
     parent: WarmParent, tmp_path: Path
 ) -> None:
@@ -229,6 +233,7 @@ def test_the_lock_is_held_by_the_run_and_its_runner_and_not_by_the_parent(
         other.flush()
 
 
+@pytest.mark.slow
 def test_a_process_that_opens_and_closes_other_files_still_holds_its_lock(tmp_path: Path) -> None:
     lock = tmp_path / "a.lock"
     busy = (
@@ -247,6 +252,7 @@ def test_a_process_that_opens_and_closes_other_files_still_holds_its_lock(tmp_pa
             process.kill()
 
 
+@pytest.mark.nightly
 def test_runs_outlive_a_parent_that_is_killed_and_others_start_from_nothing(
     parent: WarmParent, tmp_path: Path
 ) -> None:
@@ -270,6 +276,7 @@ def test_runs_outlive_a_parent_that_is_killed_and_others_start_from_nothing(
     ]
 
 
+@pytest.mark.slow
 def test_a_run_that_dies_after_its_parent_has_failed(parent: WarmParent, tmp_path: Path) -> None:
     run = fake_run("a", steps=500, seconds=0.1)
     work = start(run, tmp_path, {}, FORKED_FAKE, parent.launch)
@@ -290,6 +297,7 @@ def test_a_parent_that_has_opened_a_gpu_forks_nothing(tmp_path: Path) -> None:
     assert may_fork()
 
 
+@pytest.mark.slow
 def test_a_parent_that_cannot_import_gives_way_to_fresh_processes(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

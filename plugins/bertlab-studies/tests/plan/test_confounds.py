@@ -26,6 +26,7 @@ def test_equal_time_where_variants_cost_the_same(tmp_path: Path) -> None:
     assert not found(tmp_path, variants=RATES)
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(
     ("change", "metric", "fair"),
     [
@@ -59,6 +60,7 @@ def test_another_masking_is_not_judged_by_one_splits_loss(
     assert line in study.scores().remarks
 
 
+@pytest.mark.slow
 def test_what_leaves_the_masks_of_held_out_text_alone(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("One line.\n", "utf-8")
     loss = {"evaluation": "held_out_loss", "data": "text.txt"}
@@ -84,6 +86,7 @@ def texts(folder: Path, held_out: str) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_a_held_out_text_of_another_domain_is_named_before_the_first_run(tmp_path: Path) -> None:
     assert not texts(tmp_path, "sea")
     (line,) = texts(tmp_path, "law")

@@ -21,6 +21,7 @@ def margins_of(folder: Path, **content: Any) -> dict[str, float | None]:
     return {measure.name: measure.margin for measure in found.measures}
 
 
+@pytest.mark.slow
 def test_of_an_evaluation(tmp_path: Path) -> None:
     evaluate = {"x": {"config": "task.yaml", "margin": 0.01}, "y": {"config": "other.yaml"}}
     assert margins_of(tmp_path, evaluate=evaluate) == {

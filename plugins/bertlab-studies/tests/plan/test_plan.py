@@ -93,6 +93,7 @@ def test_paths_in_arguments_are_absolute(tmp_path: Path, monkeypatch: pytest.Mon
         assert Path(run.arguments[1]).is_absolute()
 
 
+@pytest.mark.slow
 def test_arguments_give_the_config_of_the_plan(tmp_path: Path) -> None:
     plan = plan_of(
         tmp_path,
@@ -140,6 +141,7 @@ def test_predictions_are_kept_of_labelled_rows(tmp_path: Path) -> None:
         assert "--keep_predictions=true" in run.arguments
 
 
+@pytest.mark.slow
 def test_names_stay_in_the_directory_and_do_not_collide(tmp_path: Path) -> None:
     names = ["../../x", "..", "a b", "a-b", "a/b", "日本", "", "x" * 300]
     rates = [0.1 + 0.01 * number for number in range(len(names))]

@@ -62,6 +62,7 @@ def test_several_are_crossed(tmp_path: Path) -> None:
     assert plan.cells["both", BASE, 4].startswith("both-base-weights-2-dropout-4-")
 
 
+@pytest.mark.slow
 def test_variants_share_all_seeds(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, seeds={"weights": 2, "order": 2})
     for number in range(1, 5):
@@ -141,6 +142,7 @@ def test_a_report_says_what_its_differences_speak_for(tmp_path: Path) -> None:
     assert "factors" not in opened(tmp_path / "usual").analysis()
 
 
+@pytest.mark.slow
 def test_a_crossed_study_reports_shares(tmp_path: Path) -> None:
     study = opened(tmp_path, seeds={"weights": 2, "order": 2}, evaluate={"task": "task.yaml"})
     for number, run in enumerate(study.runs):

@@ -49,6 +49,7 @@ def test_another_order_is_another_variant(tmp_path: Path) -> None:
     assert argument.index("long") < argument.index("short")
 
 
+@pytest.mark.slow
 def test_the_last_stage_decides(tmp_path: Path) -> None:
     long = {"long": {"share": 0.5}}
     causal = {"first": {"share": 0.5, "encoder.causal": True, "objectives": ["clm"]}, **long}
@@ -67,6 +68,7 @@ def test_the_last_stage_decides(tmp_path: Path) -> None:
         pretraining_measures(study, make_plan(study))
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(
     ("content", "words"),
     [
@@ -120,7 +122,7 @@ def test_steps_of_stages_are_counted_on(tmp_path: Path) -> None:
     assert is_resumable(run, tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_study_trains_a_variant_in_stages(
     tiny_config: Path, tmp_path: Path, bertlab: Command
 ) -> None:

@@ -261,6 +261,7 @@ values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(values)
 @settings(suppress_health_check=[HealthCheck.too_slow])
 def test_arguments_carry_values_unchanged(value: object) -> None:

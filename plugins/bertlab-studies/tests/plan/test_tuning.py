@@ -136,6 +136,7 @@ def test_halves_do_not_follow_the_order_of_rows() -> None:
         assert stats.binomtest(int(part.sum()), len(part)).pvalue > 0.01
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 9), min_size=2, max_size=200).filter(lambda each: len({*each}) > 1))
 def test_a_cluster_is_in_one_half_and_halves_are_about_equal(numbers: list[int]) -> None:
     names = [f"document:{number}" for number in numbers]

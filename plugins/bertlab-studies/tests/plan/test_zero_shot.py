@@ -137,7 +137,7 @@ def test_rows_that_a_run_could_not_score_are_left_out_of_all(tmp_path):
     assert cells[1].examples[1].tolist() == [0.0, 1.0]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_study_scores_its_models_beside_training_nothing(tiny_config, pairs, tmp_path, capsys):
     content = {
         "base": str(tiny_config),

@@ -82,6 +82,7 @@ def test_results_do_not_change_the_analysis(tmp_path: Path) -> None:
     assert study.analysis() == before
 
 
+@pytest.mark.slow
 def test_a_change_before_the_first_run_is_none(tmp_path: Path) -> None:
     study = opened(tmp_path, **EVALUATE)
     study.claim()
@@ -89,6 +90,7 @@ def test_a_change_before_the_first_run_is_none(tmp_path: Path) -> None:
     assert not warned(changed, "analysis")
 
 
+@pytest.mark.slow
 def test_a_change_after_runs_is_named(tmp_path: Path) -> None:
     study = finish_new(opened(tmp_path, **EVALUATE))
     before = (study.study_dir / ANALYSIS).read_text("utf-8")
@@ -101,6 +103,7 @@ def test_a_change_after_runs_is_named(tmp_path: Path) -> None:
     assert "measures.x loss.better: 'lower' here, None there" in line
 
 
+@pytest.mark.slow
 def test_a_study_without_one_says_that_data_were_there(tmp_path: Path) -> None:
     study = finish_new(opened(tmp_path, **EVALUATE))
     (study.study_dir / ANALYSIS).unlink()
@@ -109,6 +112,7 @@ def test_a_study_without_one_says_that_data_were_there(tmp_path: Path) -> None:
     assert study.scores().manifest["analysis"].endswith("written down after 8 runs were done")
 
 
+@pytest.mark.slow
 def test_an_edited_file_is_told(tmp_path: Path) -> None:
     study = finish_new(opened(tmp_path, **EVALUATE))
     path = study.study_dir / ANALYSIS
@@ -116,6 +120,7 @@ def test_an_edited_file_is_told(tmp_path: Path) -> None:
     assert warned(study, "analysis.json was edited")
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("name", [ANALYSIS, LOOKS])
 @pytest.mark.parametrize("text", ["{", "3"])
 def test_damaged_files(name: str, text: str, tmp_path: Path) -> None:
@@ -125,6 +130,7 @@ def test_damaged_files(name: str, text: str, tmp_path: Path) -> None:
         study.report()
 
 
+@pytest.mark.slow
 def test_looking_again_is_told(tmp_path: Path) -> None:
     study = finish_new(opened(tmp_path, **EVALUATE))
     assert not warned(study, "look")
@@ -138,6 +144,7 @@ def test_looking_again_is_told(tmp_path: Path) -> None:
     assert [each["seeds"] for each in looks] == [[1, 2], [1, 2, 3], [1, 2, 3, 4]]
 
 
+@pytest.mark.slow
 def test_seeds_that_are_added_before_a_look_are_no_look(tmp_path: Path) -> None:
     study = finish_new(opened(tmp_path, **EVALUATE))
     found = with_seeds(study, 3)
@@ -152,6 +159,7 @@ def test_a_report_of_a_part_is_no_look(tmp_path: Path) -> None:
     assert not (study.study_dir / LOOKS).exists()
 
 
+@pytest.mark.slow
 def test_planned_looks_keep_the_level(tmp_path: Path) -> None:
     study = finish_new(opened(tmp_path, looks=2, seeds=3, **EVALUATE))
     [line] = warned(study, "look")
@@ -197,6 +205,7 @@ def test_the_false_alarms_that_are_told() -> None:
     assert rates == pytest.approx([8.3, 10.7, 12.6, 14.2], abs=0.5)
 
 
+@pytest.mark.slow
 def test_what_is_registered_has_a_date_and_changes_are_amendments(tmp_path: Path) -> None:
     study = opened(tmp_path, **EVALUATE, looks=2)
     assert study.freeze()
@@ -222,6 +231,7 @@ def test_what_is_registered_has_a_date_and_changes_are_amendments(tmp_path: Path
     assert "on 20" in report_of(changed.scores()).studies[0].manifest["analysis"]
 
 
+@pytest.mark.slow
 def test_a_run_amends_what_was_registered(tmp_path: Path) -> None:
     study = opened(tmp_path, **EVALUATE)
     study.freeze()

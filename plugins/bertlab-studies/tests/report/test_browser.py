@@ -45,6 +45,7 @@ def clicked(times: int, column: int) -> str:
     return f"for (let i = 0; i < {times}; i++) {button}.click();"
 
 
+@pytest.mark.nightly
 def test_a_click_on_a_heading_sorts_its_table(tmp_path: Path) -> None:
     study = made_up_study(names=("b10", "b9", "a"))
     for variant, value in (("b10", 10.5), ("b9", 9.25)):

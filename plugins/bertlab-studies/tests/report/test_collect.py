@@ -104,6 +104,7 @@ def test_rows_are_kept_only_where_their_mean_is_the_metric(tmp_path: Path) -> No
 SETS = {"t/matched/accuracy": 0.7, "t/mismatched/accuracy": 0.6, "t/matched/loss": 1.0, "loss": 1.0}
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(
     ("metric", "results", "value", "higher"),
     [
@@ -280,6 +281,7 @@ def test_of_a_task_that_is_measured_otherwise(tmp_path: Path) -> None:
     assert measure.name == "x pearson"
 
 
+@pytest.mark.slow
 def test_tags_that_are_no_entities_have_an_accuracy(tmp_path: Path) -> None:
     model = {"init_from": "x", "head": "tagging"}
     write_yaml(tmp_path / "task.yaml", {**TASK, "model": model})

@@ -45,6 +45,7 @@ def test_power_of_one_variance_is_the_noncentral_t(freedom: int, family: int):
     assert power == pytest.approx(0.8, abs=0.01)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=50)
 @given(st.floats(1, 300), st.floats(1e-6, 1e3), st.integers(1, 200))
 def test_what_is_detectable_grows_with_error_family_and_fewer_degrees(freedom, error, family: int):
@@ -55,6 +56,7 @@ def test_what_is_detectable_grows_with_error_family_and_fewer_degrees(freedom, e
     assert detectable(error, freedom + 1, family) < found * 1.01  # other draws
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=50)
 @given(st.floats(1, 300), st.floats(1e-3, 1e3))
 def test_the_range_holds_the_effect_and_is_narrower_with_more_degrees(freedom: float, error: float):

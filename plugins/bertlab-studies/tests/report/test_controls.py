@@ -33,6 +33,7 @@ def study(wide: float, control: float, noise: float = 0.004, seed: int = 2) -> S
     )
 
 
+@pytest.mark.slow
 def test_a_control_is_the_pair_corrected_over_all_controls_and_measures() -> None:
     scores = study(0.85, 0.83)
     pair = compare_pair(scores, "more steps", "wide")

@@ -100,6 +100,7 @@ def test_variances_are_those_of_restricted_maximum_likelihood() -> None:
     assert list(shares_of(values).variances.values()) == pytest.approx(fitted, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_estimates_have_no_bias_and_pool_variants() -> None:
     rng = np.random.default_rng(1)
     tables = [made_up(rng, (3, 4), [2.0, 1.0]) for _ in range(4000)]

@@ -54,6 +54,7 @@ def drawn_study(
     return study
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("variants", "seeds", "row", "rows", "effect"),
     [
@@ -122,6 +123,7 @@ def test_fine_tunings_average_their_own_part_away() -> None:
     assert (one.shows, one.power) == pytest.approx((other.shows, other.power))
 
 
+@pytest.mark.nightly
 @settings(deadline=None, max_examples=20)
 @given(
     deviation=st.floats(0.1, 3),
@@ -143,6 +145,7 @@ def test_more_of_anything_shows_more(
         assert limit_of_rows(known, question) < evaluate_design(known, question, 500).shows
 
 
+@pytest.mark.slow
 def test_the_fewest_seeds_and_rows() -> None:
     known, question = Deviations(0.8, None, 20.0, 2000), Question(2.0, 3, 2)
     seeds = seeds_needed(known, question)

@@ -47,6 +47,7 @@ def variances(seeds: range) -> list[float]:
     ]
 
 
+@pytest.mark.slow
 def test_a_record_has_the_pooled_variance(tmp_path: Path) -> None:
     record = tmp_path / "noise.jsonl"
     study = finished(tmp_path / "a")
@@ -64,6 +65,7 @@ def test_a_record_has_the_pooled_variance(tmp_path: Path) -> None:
     assert len(read_record(record)) == 1
 
 
+@pytest.mark.slow
 def test_a_study_takes_others_of_its_kind_once(tmp_path: Path) -> None:
     record = tmp_path / "noise.jsonl"
     finished(tmp_path / "a").report(record=record)
@@ -89,6 +91,7 @@ def test_a_study_takes_others_of_its_kind_once(tmp_path: Path) -> None:
     assert several.analysis()["earlier_noise"]["measures"][MEASURE]["variance"] is None
 
 
+@pytest.mark.slow
 def test_the_report_says_what_it_uses_and_it_stays_as_frozen(tmp_path: Path) -> None:
     record = tmp_path / "noise.jsonl"
     finished(tmp_path / "a").report(record=record)
@@ -131,6 +134,7 @@ WRONG: dict[str, Callable[[dict[str, Any]], Any]] = {
 }
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("reason", WRONG)
 def test_a_wrong_line_is_refused_by_name(reason: str, tmp_path: Path) -> None:
     kind = dict.fromkeys(("measure", "encoder", "data", "length", "seeds"), "x")
@@ -156,6 +160,7 @@ def test_what_is_no_record_is_refused(content: bytes, tmp_path: Path) -> None:
         opened(tmp_path / "a", earlier_noise=3, **EVALUATE)
 
 
+@pytest.mark.slow
 def test_design_takes_the_deviation_of_a_record(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -216,6 +221,7 @@ def study_of(values: np.ndarray) -> StudyScores:
     return StudyScores("drawn", "0", list(range(values.shape[2])), measures, variants)
 
 
+@pytest.mark.slow
 def test_false_alarms_stay_at_five_per_cent_with_equal_spread() -> None:
     rng = np.random.default_rng(0)
     studies, alarms, plain = 400, 0, 0

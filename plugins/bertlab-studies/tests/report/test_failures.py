@@ -64,12 +64,14 @@ def share_found(variants: int, runs: int, noisy: float, drop: float) -> float:
     return found / 300
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize(("variants", "runs"), [(2, 5), (6, 3), (4, 10), (2, 25)])
 def test_normal_runs_do_not_fail_and_ten_deviations_do(variants: int, runs: int):
     assert share_found(variants, runs, noisy=1, drop=0) <= 0.02
     assert share_found(variants, runs, noisy=1, drop=0.10) >= 0.7
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("runs", [8, 25])
 def test_runs_of_a_noisy_variant_do_not_fail(runs: int):
     assert share_found(6, runs, noisy=3, drop=0) <= 0.04
@@ -295,6 +297,7 @@ def false_and_found(rate: float, effect: float, studies: int) -> float:
     return stars / studies
 
 
+@pytest.mark.nightly
 def test_failures_everywhere_cost_little_power_and_no_false_star():
     assert false_and_found(0.5, 0.0, 150) <= 0.06
     assert false_and_found(0.1, 0.022, 100) > 0.5  # Welch's test of all runs: 0.35

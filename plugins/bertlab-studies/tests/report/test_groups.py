@@ -219,6 +219,7 @@ def nasty() -> StudyScores:
     return study
 
 
+@pytest.mark.nightly
 def test_names_are_shown_as_they_are_and_nothing_runs(real_svg: None) -> None:
     study = nasty()
     report = report_of(study)
@@ -231,6 +232,7 @@ def test_names_are_shown_as_they_are_and_nothing_runs(real_svg: None) -> None:
         assert page.squeezed.count(squeeze(name)) >= 3  # heat map, curves, table
 
 
+@pytest.mark.slow
 def test_files_have_names_of_letters_and_digits(tmp_path: Path) -> None:
     files = write_report(report_of(nasty()), tmp_path / "report")
     assert sorted(file.name for file in files) == sorted(
@@ -247,6 +249,7 @@ def test_files_have_names_of_letters_and_digits(tmp_path: Path) -> None:
     assert {row["variant"] for row in rows} == {"a", NASTY[0]}
 
 
+@pytest.mark.slow
 def test_every_format_has_the_table() -> None:
     report = report_of(small())
     assert "| x | 8 | 62.5 | 50.0 (−25.0) | – |" in markdown(report)
@@ -255,6 +258,7 @@ def test_every_format_has_the_table() -> None:
     assert "blimp by" not in markdown(report_of(made_up_study(names=("a", "b"))))
 
 
+@pytest.mark.slow
 def test_several_studies_have_files_of_their_own(tmp_path: Path) -> None:
     one, two = small(), small()
     two.name = "second"

@@ -50,6 +50,7 @@ def test_draws_equal_a_direct_loop(paired: bool, rows: int, monkeypatch: pytest.
     assert (result.rows, result.seeds, result.draws) == (rows, (4, len(variant)), 50)
 
 
+@pytest.mark.first_fast
 @pytest.mark.parametrize("paired", [True, False])
 def test_deviation_of_draws_is_that_of_a_crossed_design(paired: bool):
     rng = np.random.default_rng(8)
@@ -79,6 +80,7 @@ scores = arrays.arrays(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(scores, st.booleans())
 def test_a_side_against_itself_shows_nothing(side: np.ndarray, paired: bool):
@@ -89,6 +91,7 @@ def test_a_side_against_itself_shows_nothing(side: np.ndarray, paired: bool):
         assert found.p == 1
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(scores)
 def test_paired_sides_swapped_are_mirrored(side: np.ndarray):

@@ -81,6 +81,7 @@ scores = st.integers(1, 5).flatmap(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(scores)
 def test_figures_are_those_of_scipy(sides):
@@ -200,6 +201,7 @@ def test_few_runs_have_no_interval():
     assert "| x | 80.43 | +1.3 | – | – | 80.43 | 0.75 | 1 |" in text
 
 
+@pytest.mark.slow
 def test_the_report_has_the_table_in_each_format():
     report = report_of(study_of(y=Y, x=X))
     text = markdown(report)

@@ -172,6 +172,7 @@ def test_fine_tuning_curves_have_a_line_for_each_fine_tuning() -> None:
     assert len(points) == 6  # a single run is its mean
 
 
+@pytest.mark.nightly
 def test_hovering_says_variant_seed_and_value(real_svg: None) -> None:
     study = add_groups(made_up_study(names=("a", "b")))
     found = {p.name: titles_of(p.svg) for p in pictures(study, report_of(study).comparisons[0])}
@@ -189,6 +190,7 @@ def test_hovering_says_variant_seed_and_value(real_svg: None) -> None:
     assert f"b, seed 3: {100 * words:.1f} % at 100,000,000 words" in found["words_blimp_phenomenon"]
 
 
+@pytest.mark.nightly
 @settings(max_examples=20)
 @given(st.text(max_size=30))
 def test_hovering_shows_any_text_and_runs_none(text: str) -> None:
@@ -206,7 +208,7 @@ def test_hovering_shows_any_text_and_runs_none(text: str) -> None:
     assert titles_of(on_white(svg)) == [printable(text)]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_pdf_is_whole_has_no_date_and_the_same_bytes_again(real_pdf: None) -> None:
     name = "汉 <script> $x$ (\\"
     study = made_up_study(seeds=2, names=("a", name))

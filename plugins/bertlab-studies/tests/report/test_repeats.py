@@ -96,6 +96,7 @@ def test_a_failed_fine_tuning_is_told_and_the_others_count(tmp_path: Path) -> No
     ]
 
 
+@pytest.mark.slow
 def test_time_and_cost_are_those_of_all_runs(tmp_path: Path) -> None:
     study = opened(tmp_path, settings={"data.vocab_size": 1000}, **NESTED)
     runs = [study.planned.run_of("mlm", BASE, 1)]
@@ -167,6 +168,7 @@ def test_given_checkpoints_are_no_recipes(
         assert word in line
 
 
+@pytest.mark.slow
 def test_other_studies_have_no_given_checkpoints(tmp_path: Path) -> None:
     scratch = {"a": {"from_scratch": True}, "b": {"from_scratch": True, "head.dropout": 0.3}}
     study = opened(tmp_path / "scratch", base="task.yaml", variants=scratch)

@@ -177,6 +177,7 @@ def test_failed_runs_have_a_sentence(study: StudyScores) -> None:
     assert not any("failed" in line for line in report_of(made_up_study()).findings)
 
 
+@pytest.mark.slow
 def test_a_legend_names_rows_only_where_stars_are_over_rows(study: StudyScores) -> None:
     assert "(5 %, over seeds, after Holm)" in report_of(study).legend
     rng = np.random.default_rng(0)
@@ -203,6 +204,7 @@ def test_records_hold_the_figures_of_every_variant_and_measure(study: StudyScore
     assert (baseline["difference"], baseline["p_equivalent"]) == (None, None)
 
 
+@pytest.mark.slow
 def test_joined_studies_share_columns_and_are_not_compared(study: StudyScores) -> None:
     other = made_up_study(names=("token", "whole-word"), name="masking")
     extra = Measure("squad", "f1")
@@ -339,6 +341,7 @@ def test_latex_shows_names_as_they_are(name: str) -> None:
     assert read_latex(latex_text(name)) == " ".join(name.split())
 
 
+@pytest.mark.slow
 def test_latex_has_a_row_for_each_variant(study: StudyScores) -> None:
     text = latex(report_of(study))
     assert r"80.99 $\pm$ 0.51{*} & 87.92 $\pm$ 0.62 (n=4) & 2.293 $\pm$ 0.018 \\" in text
@@ -395,6 +398,7 @@ def nasty_pictures() -> list[Picture]:
         return pictures(study, report_of(study).comparisons[0])
 
 
+@pytest.mark.slow
 def test_pictures_draw_names_as_they_are_and_the_same_bytes_again(
     nasty_pictures: list[Picture], real_svg: None
 ) -> None:
@@ -413,6 +417,7 @@ def test_pictures_draw_names_as_they_are_and_the_same_bytes_again(
     assert pictures(study, report_of(study).comparisons[0]) == nasty_pictures
 
 
+@pytest.mark.slow
 def test_broken_curves_and_single_seeds_are_drawn(real_svg: None) -> None:
     study = made_up_study(seeds=1, names=("a", "b"))
     curve = study.variants["a"].curves["mlm loss"][1]
@@ -428,6 +433,7 @@ def test_broken_curves_and_single_seeds_are_drawn(real_svg: None) -> None:
 # the page and the files
 
 
+@pytest.mark.slow
 def test_the_page_needs_nothing_else_and_runs_its_own_script_only(
     nasty_pictures: list[Picture],
 ) -> None:
@@ -501,6 +507,7 @@ def test_a_table_of_html_shows_names_as_they_are(name: str, value: str) -> None:
     assert page.tags == Counter(div=1, table=1, thead=1, tbody=1, tr=2, th=3, br=1, td=1)
 
 
+@pytest.mark.slow
 def test_files_are_written_whole(
     study: StudyScores, tmp_path: Path, real_svg: None, real_pdf: None
 ) -> None:
@@ -534,6 +541,7 @@ def test_what_cannot_be_written_is_named_and_nothing_is_half_there(tmp_path: Pat
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "report.md"]
 
 
+@pytest.mark.nightly
 @settings(max_examples=10, deadline=None)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=6), st.integers(0, 6))
 def test_any_values_make_a_report(values: list[float], missing: int) -> None:

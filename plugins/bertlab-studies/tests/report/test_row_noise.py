@@ -137,6 +137,7 @@ def equally_good(rng: np.random.Generator, runs: int, rows: int) -> StudyScores:
     return StudyScores("s", "base", list(range(runs)), [measure], variants)
 
 
+@pytest.mark.nightly
 def test_stars_are_of_the_population_and_not_of_the_rows_at_hand():
     rng = np.random.default_rng(0)
     stars = by_seeds_alone = 0

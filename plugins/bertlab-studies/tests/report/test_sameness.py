@@ -89,6 +89,7 @@ def test_runs_that_are_the_same(tmp_path: Path) -> None:
     assert not [line for line in report.warnings if "data" in line]
 
 
+@pytest.mark.slow
 def test_a_corpus_that_was_replaced_is_refused_or_marked(tmp_path: Path) -> None:
     study = opened(tmp_path, seeds=3, **EVALUATE)
     last = leave_all(study, corpus=OTHER)
@@ -168,6 +169,7 @@ def test_what_a_config_says_may_differ(tmp_path: Path) -> None:
     assert same.mixtures == ()
 
 
+@pytest.mark.slow
 def test_variants_of_other_kinds_of_tokenizer_may_differ(tmp_path: Path) -> None:
     study = opened(tmp_path, variants={"one": {}, "two": {"data.tokenizer_kind": "bpe"}})
     for run in study.runs:
@@ -274,6 +276,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return done
 
 
+@pytest.mark.slow
 def test_the_first_new_run_on_other_data_ends_the_study(tmp_path: Path, runs: list[str]) -> None:
     study = opened(tmp_path, settings={"data.corpus": "python-english"})  # a run alone can tell
     study.claim()

@@ -313,6 +313,7 @@ def assert_same(one: SeedContrast, other: SeedContrast, factor: float) -> None:
             assert after == pytest.approx(before * factor**power, rel=1e-6, abs=1e-9 * factor)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=25)
 @given(study, st.integers(-50, 50), st.integers(1, 1000))
 def test_shift_and_order_change_nothing_and_scale_scales(variants, shift: int, scale: int):
@@ -369,6 +370,7 @@ def test_false_alarms_of_a_study_are_what_is_promised(noisy: int, shared: int):
     assert stats.binomtest(alarms, 2000, 0.05, alternative="greater").pvalue > 0.025
 
 
+@pytest.mark.slow
 def test_three_seeds_see_an_effect_of_four_deviations():
     rng = np.random.default_rng(2)
     draws = rng.normal(size=(500, 6, 3))
@@ -393,6 +395,7 @@ def share_of_false_alarms(draws: np.ndarray) -> float:
     return alarms / len(draws)
 
 
+@pytest.mark.slow
 def test_a_baseline_that_is_noisy_in_all_measures_finds_nothing():
     draws = np.random.default_rng(4).normal(size=(150, 4, 5, 3))
     draws[:, :, 0] *= 5

@@ -45,6 +45,7 @@ def results(topic: float, nearness: float | None) -> dict[str, float]:
     return found
 
 
+@pytest.mark.slow
 def test_each_head_is_a_task(tmp_path: Path) -> None:
     study = study_of(tmp_path)
     given = {"both": (0.6, 0.5), "equal": (0.7, 0.3), "topic alone": (0.8, None)}
@@ -88,6 +89,7 @@ def test_each_head_is_a_task(tmp_path: Path) -> None:
     assert "nearness pearson" in report
 
 
+@pytest.mark.slow
 def test_variants_are_told_by_what_differs(tmp_path: Path) -> None:
     study = study_of(tmp_path)
     configs = {name: config for (name, _), config in study.planned.configs.items()}

@@ -28,6 +28,7 @@ def ladder() -> StudyScores:
     return StudyScores("s", "bert", list(range(5)), [LOSS], variants)
 
 
+@pytest.mark.slow
 def test_a_step_is_the_pair_of_its_variants_corrected_over_all_steps(ladder):
     steps = steps_of(ladder)
     assert [(each.variant, each.builds_on) for each in steps] == list(BUILDS_ON.items())

@@ -144,6 +144,7 @@ def test_json_is_strict_and_has_the_values(study: StudyScores) -> None:
     assert found["variants"][0]["flops"] == 3.1e16
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=12))
 def test_json_has_names_as_they_are(name: str) -> None:

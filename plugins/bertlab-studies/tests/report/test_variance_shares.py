@@ -88,6 +88,7 @@ def _drawn(
     return [a * rng.normal() + e * rng.normal(size=count) for count in counts]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("a", "e"), [(2.0, 1.0), (1.5, 1.5)])
 def test_estimates_are_unbiased_where_numbers_differ(a: float, e: float) -> None:
     rng = np.random.default_rng(5)
@@ -202,6 +203,7 @@ def test_without_repeats_there_is_no_table() -> None:
     assert "Variance shares" not in html(report_of(made_up_study()))
 
 
+@pytest.mark.slow
 def test_every_format_shows_it() -> None:
     report = report_of(nested())
     tables = report.tables_of(report.studies[0])
