@@ -1,13 +1,15 @@
 """``bertlab tokenizer --extend``: a model's vocabulary with further pieces, its weights kept."""
 
+from collections.abc import Sequence
+
 from jsonargparse import ArgumentParser
 
-from bertlab.extend import add_to_json, name_corpus, parse_arguments, say, working
+from bertlab.extend import add_corpus, add_to_json, name_corpus, parse_arguments, say, working
 
 
 def main(argv: list[str]) -> int:
     """Run the command; return the exit code."""
-    given = vars(parse_arguments(make_parser(), argv))
+    given = parse_arguments(make_parser(argv), argv).as_dict()
     from bertlab_interop.extend_vocabulary import extend_vocabulary  # noqa: PLC0415  torch
 
     named = ("corpus_format", "text_column", "errors", "language")
@@ -26,7 +28,7 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def make_parser() -> ArgumentParser:
+def make_parser(argv: Sequence[str] = ()) -> ArgumentParser:
     """Return the parser of the options."""
     parser = ArgumentParser(prog="bertlab tokenizer --extend", exit_on_error=False)
     parser.add_argument(
@@ -44,8 +46,5 @@ def make_parser() -> ArgumentParser:
     )
     parser.add_argument("--overwrite", type=bool, default=False, help="replace an older export")
     parser.add_argument("--head", type=str | None, help="the one of several heads to write")
-    parser.add_argument(
-        "--corpus", type=str | list[str] | None, help="text to find pieces in, or to measure on"
-    )
-    parser.add_function_arguments(name_corpus, skip={"corpus"})
+    add_corpus(parser, argv, required=False)  # to find pieces in, or to measure on
     return parser
