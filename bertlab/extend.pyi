@@ -322,6 +322,7 @@ from bertlab.tokenizer.files import special_token as special_token
 from bertlab.tokenizer.files import tokenizer_from_json as tokenizer_from_json
 from bertlab.tokenizer.kinds import MAX_WORD_CHARACTERS as MAX_WORD_CHARACTERS
 from bertlab.tokenizer.kinds import train_tokenizer as train_tokenizer
+from bertlab.tokenizer.kinds import with_special_tokens as with_special_tokens
 from bertlab.tokenizer.words import check_growth as check_growth
 from bertlab.tokenizer.words import parts as parts
 from bertlab.training.callbacks import StopOnSignal as StopOnSignal

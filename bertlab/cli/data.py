@@ -115,6 +115,7 @@ def make_tokenizer(
     kind: str = "wordpiece",
     vocab_size: int = 30_000,
     lowercase: bool = True,
+    special_tokens: str = "",
     settings: Mapping[str, Any] | None = None,
 ) -> None:
     """Train a tokenizer, as a folder that transformers loads; --extend MODEL adds pieces to one."""
@@ -127,7 +128,7 @@ def make_tokenizer(
     texts = (sentence for document in read_documents(source) for sentence in document.sentences)
     chosen = build_kind({"name": kind, **(settings or {})})
     with working(f"training {folder.name}"):
-        tokenizer = train_tokenizer(chosen, texts, vocab_size, lowercase)
+        tokenizer = train_tokenizer(chosen, texts, vocab_size, lowercase, special_tokens.split())
     save_new(tokenizer, folder)
     pieces = "word pieces" if kind == "wordpiece" else f"tokens of {kind}"
     add_to_json(output=folder, vocab_size=tokenizer.vocab_size)

@@ -77,8 +77,8 @@ class Options:
 
 
 @cache
-def _corpus(vocabulary: tuple[str, ...] | None) -> SampleCorpus:
-    return SampleCorpus.of(SampleLanguage.of(vocabulary))
+def _corpus(vocabulary: tuple[str, ...] | None, special: tuple[str, ...]) -> SampleCorpus:
+    return SampleCorpus.of(SampleLanguage.of(vocabulary, special))
 
 
 @dataclass
@@ -103,7 +103,11 @@ class Case:
     def corpus(self) -> SampleCorpus:
         """Text of the vocabulary."""
         given = self.options.vocabulary
-        return _corpus(None if given is None else tuple(given))
+        asked = getattr(
+            self.plugin, "special_tokens", ()
+        )  # of a task; a tokenizer's are a property
+        special = asked if isinstance(asked, tuple) else ()
+        return _corpus(None if given is None else tuple(given), special)
 
     @property
     def language(self) -> SampleLanguage:

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bertlab import IntArray
-from bertlab.api import Column, CounterRNG, Example, PackedSequences, WordPieceTokenizer
-from bertlab.extend import SPECIAL_TOKENS, SequenceSampler, load_sampler
+from bertlab.api import Column, CounterRNG, Example, PackedSequences, Tokenizer, WordPieceTokenizer
+from bertlab.extend import SPECIAL_TOKENS, SequenceSampler, load_sampler, with_special_tokens
 
 _WORDS = """
 the of and to in a is that it was for on are as with his they at be this from have or by one had not
@@ -43,13 +43,17 @@ class SampleLanguage:
         tokenizer: whose vocabulary the words are taken from.
     """
 
-    tokenizer: WordPieceTokenizer
+    tokenizer: Tokenizer
 
     @classmethod
-    def of(cls, vocabulary: Sequence[str] | None) -> "SampleLanguage":
-        """Return the language of a vocabulary; of :func:`small_vocabulary` if None."""
+    def of(cls, vocabulary: Sequence[str] | None, special: Sequence[str] = ()) -> "SampleLanguage":
+        """Return the language of a vocabulary, and of special tokens that a task asks for.
+
+        The vocabulary is :func:`small_vocabulary` if None.
+        """
         tokens = small_vocabulary() if vocabulary is None else vocabulary
-        return cls(WordPieceTokenizer.from_vocabulary(tokens))
+        made = WordPieceTokenizer.from_vocabulary(tokens)
+        return cls(with_special_tokens(made, special) if special else made)
 
     @cached_property
     def words(self) -> list[str]:

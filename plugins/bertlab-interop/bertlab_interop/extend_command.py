@@ -14,6 +14,7 @@ def main(argv: list[str]) -> int:
 
     named = ("corpus_format", "text_column", "errors", "language")
     reading = {name: given.pop(name) for name in named}
+    given["special_tokens"] = given["special_tokens"].split()
     if (corpus := given.pop("corpus")) is not None:
         corpus = name_corpus(corpus, **reading)
     with working(f"extending {given['model']}"):
@@ -41,6 +42,12 @@ def make_parser(argv: Sequence[str] = ()) -> ArgumentParser:
     parser.add_argument("--output", type=str, required=True, help="folder to write")
     parser.add_argument("--add", type=int | None, help="number of pieces to find in the corpus")
     parser.add_argument("--words", type=str | None, help="file of words in its place, one a line")
+    parser.add_argument(
+        "--special_tokens",
+        type=str,
+        default="",
+        help="that heads ask for, spaces between: '[E1] [E2]'",
+    )
     parser.add_argument(
         "--min_frequency", type=int, default=2, help="rarer neighbours are not joined"
     )
