@@ -8,6 +8,7 @@ from bertlab.api.command import Opened as Opened
 from bertlab.api.encoder import layers_of as layers_of
 from bertlab.api.examples import LabelledExamples as LabelledExamples
 from bertlab.api.examples import holds_no_examples as holds_no_examples
+from bertlab.api.examples import number_of as number_of
 from bertlab.api.format import ColumnSources as ColumnSources
 from bertlab.api.format import LabelNames as LabelNames
 from bertlab.api.huggingface import HeadLayout as HeadLayout
