@@ -37,8 +37,12 @@ KINDS: tuple[Kind, ...] = (
     "reader",
     "executor",
     "format",
+    "data_module",
+    "tokenizer_model",
+    "name",
     "hooks",
 )
+NO_CLASSES = ("name", "hooks")  # a function and a module are of no class
 
 
 def bases() -> Iterator[tuple[Kind, type[Any]]]:
@@ -46,7 +50,7 @@ def bases() -> Iterator[tuple[Kind, type[Any]]]:
     for kind in KINDS:
         # an ImportError: its package is missing, and nothing derives from it
         with suppress(ImportError):
-            if kind != "hooks":  # a module is of no class
+            if kind not in NO_CLASSES:
                 yield kind, base_of(kind)
 
 
@@ -54,6 +58,8 @@ def kind_of(plugin: type[Any] | ModuleType) -> Kind | None:
     """Return the kind of a plugin; None if it is of none."""
     if isinstance(plugin, ModuleType):
         return "hooks"
+    if not isinstance(plugin, type):
+        return "name"
     return next((kind for kind, base in bases() if issubclass(plugin, base)), None)
 
 

@@ -48,9 +48,9 @@ def methods_take_what_they_are_given(case: Case) -> None:
         )
 
 
-@check(*ALL_KINDS, "hooks")
+@check(*ALL_KINDS, "name", "hooks")
 def has_a_summary(case: Case) -> None:
-    """The class, or module of hooks, has a docstring, whose first line help and lists show."""
+    """The class, function or module of hooks has a docstring, whose first line help shows."""
     first = (case.plugin.__doc__ or "").strip().splitlines()[:1]
     if not first or not first[0].strip():
         raise ConformanceFailure(
