@@ -54,7 +54,7 @@ def bases() -> Iterator[tuple[Kind, type[Any]]]:
                 yield kind, base_of(kind)
 
 
-def kind_of(plugin: type[Any] | ModuleType) -> Kind | None:
+def kind_of(plugin: type[Any] | ModuleType | Callable[..., Any]) -> Kind | None:
     """Return the kind of a plugin; None if it is of none."""
     if isinstance(plugin, ModuleType):
         return "hooks"

@@ -148,7 +148,7 @@ class RefusedPlugin(PluginError, SHOWN_ALONE):  # type: ignore[misc]  # noqa: N8
 
 
 def conformance(
-    plugin: type[Any] | ModuleType | str,
+    plugin: type[Any] | ModuleType | Callable[..., Any] | str,
     *,
     arguments: Mapping[str, Any] | None = None,
     rows: Sequence[Mapping[str, Any]] | None = None,
@@ -277,11 +277,11 @@ def make_case(
     return _CASES[kind](plugin, Options(arguments=arguments, **given))
 
 
-def find_plugin(plugin: type[Any] | ModuleType | str) -> tuple[Kind, Any]:
+def find_plugin(plugin: type[Any] | ModuleType | Callable[..., Any] | str) -> tuple[Kind, Any]:
     """Return a plugin's kind, and its class or module.
 
     Args:
-        plugin: the class, a module of hooks, or an entry-point name.
+        plugin: the class, a function, a module of hooks, or an entry-point name.
 
     Raises:
         PluginError: it is of no kind, not installed, or installed as several kinds.
