@@ -8,6 +8,7 @@ from bertlab.api.command import Opened as Opened
 from bertlab.api.encoder import layers_of as layers_of
 from bertlab.api.examples import LabelledExamples as LabelledExamples
 from bertlab.api.examples import holds_no_examples as holds_no_examples
+from bertlab.api.examples import number_of as number_of
 from bertlab.api.format import ColumnSources as ColumnSources
 from bertlab.api.format import LabelNames as LabelNames
 from bertlab.api.huggingface import HeadLayout as HeadLayout
@@ -58,6 +59,7 @@ from bertlab.checkpoints.run_directory import manifest as manifest
 from bertlab.checkpoints.tensor_files import load_matching as load_matching
 from bertlab.checkpoints.tensor_files import load_torch_file as load_torch_file
 from bertlab.checkpoints.training_state import refusing_config as refusing_config
+from bertlab.cli.data import add_corpus as add_corpus
 from bertlab.cli.data import make_parser as make_parser
 from bertlab.cli.data import name_corpus as name_corpus
 from bertlab.cli.fit_help import COMMON as COMMON
@@ -327,6 +329,7 @@ from bertlab.tokenizer.files import special_token as special_token
 from bertlab.tokenizer.files import tokenizer_from_json as tokenizer_from_json
 from bertlab.tokenizer.kinds import MAX_WORD_CHARACTERS as MAX_WORD_CHARACTERS
 from bertlab.tokenizer.kinds import train_tokenizer as train_tokenizer
+from bertlab.tokenizer.kinds import with_special_tokens as with_special_tokens
 from bertlab.tokenizer.words import check_growth as check_growth
 from bertlab.tokenizer.words import parts as parts
 from bertlab.training.callbacks import StopOnSignal as StopOnSignal

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,10 @@ from bertlab.api.tokenizer import Tokenizer
 from bertlab.errors import CorpusError, DataError, PluginError, nearest
 
 _SHOWN = 12  # names of classes in a message
-ColumnKind = Literal["text", "label", "labels", "texts", "tags", "answers"]
+_LARGEST = float(np.finfo(np.float32).max)
+ColumnKind = Literal[
+    "text", "label", "number", "labels", "texts", "tags", "answers", "numbers", "span"
+]
 
 
 @dataclass(frozen=True)
@@ -24,17 +28,20 @@ class Column:
 
     Attributes:
         name: in the head's terms, for example ``text_a``.
-        kind: what its values are: ``text``, a text; ``label``, a class name or a number; and what
-            bertlab-tasks reads: ``labels``, a list of class names, empty where none holds;
-            ``texts``, a list of texts, such as words; ``tags``, a list of class names, one for each
-            of the texts; ``answers``, ``{"text": [...], "answer_start": [...]}`` in characters,
-            where None stands for the first place at which the text occurs.
+        kind: what its values are: ``text``, a text; ``label``, a class name or a number;
+            ``number``, a finite float. And what bertlab-tasks reads: ``labels``, a list of class
+            names, empty where none holds; ``texts``, a list of texts, such as words; ``tags``, a
+            list of class names, one for each of the texts; ``numbers``, a list of finite floats;
+            ``answers``, ``{"text": [...], "answer_start": [...]}`` in characters, where None stands
+            for the first place at which the text occurs; ``span``, ``(start, end)`` in characters
+            of the text ``of``, end excluded, which a row may give by that part of the text, too.
         is_truth: what is to be predicted; absent from new text.
         required: False if examples may lack it.
         aliases: other names that it has in published files; tried after ``name``.
+        of: of a span: name of the column of the text that it lies in.
 
     Raises:
-        PluginError: there is no such kind.
+        PluginError: there is no such kind, or a span lies in no text.
     """
 
     name: str
@@ -42,6 +49,7 @@ class Column:
     is_truth: bool = False
     required: bool = True
     aliases: tuple[str, ...] = ()
+    of: str = ""
 
     def __post_init__(self) -> None:
         known = get_args(ColumnKind)
@@ -50,6 +58,8 @@ class Column:
                 f"Column({self.name!r}): found kind {self.kind!r}{nearest(str(self.kind), known)} "
                 f"(there are: {', '.join(known)})"
             )
+        if (self.kind == "span") != bool(self.of):
+            raise PluginError(f"Column({self.name!r}): of: found {self.of!r} for kind {self.kind}")
 
 
 @dataclass(frozen=True)
@@ -187,6 +197,17 @@ def text_ids(text: object, example: Example, column: str, tokenizer: Tokenizer) 
             "correct the row or remove it"
         )
     return ids
+
+
+def number_of(found: Any, place: str) -> float:  # noqa: ANN401  of a source
+    """Return a finite number in the range of float32, which may be written as text."""
+    try:
+        number = math.nan if isinstance(found, bool) else float(found)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not abs(number) <= _LARGEST:  # False of NaN; larger is inf in the batch's float32
+        raise DataError(f"{place}: found {found!r:.80}, expected a finite number")
+    return number
 
 
 @dataclass(frozen=True)

@@ -131,9 +131,13 @@ class Task(nn.Module, ABC):
             Of others biases, norms and all of one dimension do not.
         requires_encoder: what attributes of the encoder have to be, ``{"reads_directions": True}``;
             any that an encoder may have. Another encoder is refused before data is read.
+        special_tokens: tokens that it writes into sequences, ``("[E1]", "[/E1]")``. A tokenizer
+            that is trained for the run has them, and one that lacks them is refused.
         scheduled: names of its attributes, numbers that :meth:`after_step` reads, which a config
             may let change over a run: ``schedules: {NAME: {decay: {from: 0.99, to: 0.999}}}``.
     """
+
+    special_tokens: ClassVar[tuple[str, ...]] = ()
 
     scheduled: ClassVar[tuple[str, ...]] = ()
 

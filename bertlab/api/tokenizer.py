@@ -244,6 +244,16 @@ class Tokenizer(ABC):
                 "tokenizer_config.json; model.objectives: [clm] needs none"
             )
 
+    def require_special(self, tokens: Sequence[str], key: str) -> None:
+        """Raise TokenizerError if it lacks one of the special tokens that ``key`` needs."""
+        known = {self._tokens[number] for number in self.special_ids}
+        if lacking := " ".join(token for token in tokens if token not in known):
+            raise TokenizerError(
+                f"data.tokenizer: {self.source} lacks {lacking}, special tokens that {key} needs; "
+                f"`bertlab tokenizer --extend MODEL --special_tokens '{lacking}' --output FOLDER` "
+                "adds them to a model, for model.init_from"
+            )
+
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text, without those that begin and end a sequence.
 

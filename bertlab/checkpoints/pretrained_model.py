@@ -5,10 +5,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from types import MethodType
-from typing import Any, Literal
+from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 
 from bertlab.api.encoder import Encoder
@@ -146,33 +144,6 @@ class PretrainedModel:
         # a text or a tuple is a sequence itself, but here it is one input
         inputs = [texts] if isinstance(texts, str | tuple | Mapping) else list(texts)
         return _predict(self._module, self.tokenizer, inputs, self.max_seq_length, self.transforms)
-
-    def embed(
-        self,
-        texts: str | Sequence[str],
-        layers: Sequence[int] = (-1,),
-        combine: Literal["concat", "sum", "mean"] = "mean",
-        pool: Literal["none", "cls", "mean"] = "mean",
-        batch_size: int = 32,
-    ) -> npt.NDArray[np.float32]:
-        """Return a vector for each text, ``(N, D)`` float32 (paper sec. 5.3).
-
-        Args:
-            texts: one text or N.
-            layers: layers to combine: 0 is the embeddings, -1 the last layer.
-            combine: ``concat``, ``sum`` or ``mean`` of these layers.
-            pool: ``mean`` over all tokens; ``cls``: that of ``[CLS]``; ``none``: the vectors of
-                the tokens of all texts, end to end, ``(T, D)``.
-            batch_size: texts encoded at a time.
-
-        Raises:
-            ConfigError: if there is no such layer.
-            DataError: if there is no text, or one is too long.
-            ImportError: bertlab-evaluations is not installed.
-        """
-        embed: Any = added_name("bertlab", "embed_texts")
-        vectors: npt.NDArray[np.float32] = embed(self, texts, layers, combine, pool, batch_size)
-        return vectors
 
     def __repr__(self) -> str:
         sizes = f"{self.encoder.num_hidden_layers} layers of {self.encoder.hidden_size}"

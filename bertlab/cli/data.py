@@ -1,5 +1,6 @@
 """``bertlab tokenizer`` and ``prepare``: text to vocabulary, or to a store."""
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from inspect import signature
@@ -8,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from jsonargparse import ArgumentParser
 
+from bertlab.config.merge import loaded
 from bertlab.config.parse import parse_arguments
-from bertlab.config.yaml_files import split_arguments
+from bertlab.config.yaml_files import split_arguments, value_at
 from bertlab.errors import (
     CorpusError,
     OutputError,
@@ -34,8 +36,9 @@ Errors = Literal["strict", "replace"]
 
 def main(command: str, argv: list[str]) -> int:
     """Run ``tokenizer`` or ``prepare``; return the exit code."""
+    argv = [re.sub(r"^--data\.(?=corpus\b)", "--", each) for each in argv]  # as fit has it
     parser, added = make_parser(command, argv)
-    options = vars(parse_arguments(parser, argv))
+    options = parse_arguments(parser, argv).as_dict()
     source = name_corpus(**{name: options.pop(name) for name in signature(name_corpus).parameters})
     if command == "tokenizer":
         make_tokenizer(source, settings={name: options.pop(name) for name in added}, **options)
@@ -55,13 +58,31 @@ def make_parser(
     """
     parser = ArgumentParser(prog=f"bertlab {command}", exit_on_error=False)
     # the corpus's options stand beside the command's own, and become its argument `source`
-    parser.add_function_arguments(name_corpus)
+    add_corpus(parser, argv)
     if command == "tokenizer":
         parser.add_function_arguments(make_tokenizer, skip={"source", "settings"})
         return parser, _add_settings(parser, argv)
     parser.add_function_arguments(make_store, skip={"source", "elsewhere"})
     given = {"parser": parser, "argv": argv}
     return parser, first_result("bertlab_prepare", **given) if with_hooks else None
+
+
+def add_corpus(parser: ArgumentParser, argv: Sequence[str], required: bool = True) -> None:
+    """Add the corpus, and how to read it: the arguments of :func:`name_corpus`.
+
+    A source with settings has these below ``--corpus``, as ``fit`` has them below ``data.corpus``.
+    """
+    given = {key: value for key, value, _ in split_arguments(argv)}
+    named = given.get("--corpus.source") or value_at(loaded(given.get("--corpus")), "source")
+    parser.add_function_arguments(name_corpus, skip={"corpus"})
+    if named is None:
+        text = "files, folders, hf:NAME, …, or {source: NAME, …}"
+        kind = str | list[str] if required else str | list[str] | None
+        parser.add_argument("--corpus", type=kind, required=required, help=text)
+    else:
+        from bertlab.config.parser import add_source  # noqa: PLC0415  torch, not for --help
+
+        add_source(parser, "corpus", str(named))
 
 
 def _add_settings(parser: ArgumentParser, argv: Sequence[str]) -> tuple[str, ...]:
@@ -76,7 +97,7 @@ def _add_settings(parser: ArgumentParser, argv: Sequence[str]) -> tuple[str, ...
 
 
 def name_corpus(
-    corpus: str | list[str],
+    corpus: str | list[str] | dict[str, Any],
     corpus_format: Format = "auto",
     text_column: str = "text",
     errors: Errors = "strict",
@@ -94,6 +115,7 @@ def make_tokenizer(
     kind: str = "wordpiece",
     vocab_size: int = 30_000,
     lowercase: bool = True,
+    special_tokens: str = "",
     settings: Mapping[str, Any] | None = None,
 ) -> None:
     """Train a tokenizer, as a folder that transformers loads; --extend MODEL adds pieces to one."""
@@ -106,7 +128,7 @@ def make_tokenizer(
     texts = (sentence for document in read_documents(source) for sentence in document.sentences)
     chosen = build_kind({"name": kind, **(settings or {})})
     with working(f"training {folder.name}"):
-        tokenizer = train_tokenizer(chosen, texts, vocab_size, lowercase)
+        tokenizer = train_tokenizer(chosen, texts, vocab_size, lowercase, special_tokens.split())
     save_new(tokenizer, folder)
     pieces = "word pieces" if kind == "wordpiece" else f"tokens of {kind}"
     add_to_json(output=folder, vocab_size=tokenizer.vocab_size)

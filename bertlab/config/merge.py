@@ -249,7 +249,7 @@ class _Merge:
     def _name_source(self) -> None:
         """Note the source of a corpus that has settings: ``{source: sqlite, table: texts}``."""
         data = self.request.values.get("data") or {}
-        given = _loaded(data.get("corpus"))
+        given = loaded(data.get("corpus"))
         if isinstance(given, dict) and "source" in given:
             data["corpus"], self.request.corpus_source = given, str(given["source"])
 
@@ -328,7 +328,7 @@ class _Merge:
                 section = section.setdefault(part, {})
                 continue
             before = section.get(part)
-            if part == "corpus" and not isinstance(_loaded(before), dict):
+            if part == "corpus" and not isinstance(loaded(before), dict):
                 before = None  # files give way to a source with settings
             section[part], section = _opened(before)
             if "class_path" in section and [*parts, last][depth] not in _OF_CLASS:
@@ -418,7 +418,7 @@ def _of_one_class(before: object, value: object) -> object:
 
 def _opened(value: object) -> tuple[object, Config]:
     """Return a value that holds a mapping, and the mapping: of a class, and of a list the last."""
-    value = _loaded(value)
+    value = loaded(value)
     if isinstance(value, list) and value:
         *others, last = value
         last, inner = _opened(last)
@@ -430,11 +430,11 @@ def _opened(value: object) -> tuple[object, Config]:
 
 
 def _listed(value: object) -> list[object]:
-    value = _loaded(value)
+    value = loaded(value)
     return [] if value is None else value if isinstance(value, list) else [value]
 
 
-def _loaded(value: object) -> object:
+def loaded(value: object) -> object:
     """Return the list or mapping that a text is as YAML; anything else as it is."""
     if isinstance(value, str) and value[:1] in ("[", "{"):
         try:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from jsonargparse import ActionConfigFile  # type: ignore[attr-defined]  # Lightning's way
+from jsonargparse import ActionConfigFile, ArgumentParser  # type: ignore[attr-defined]  # Lightning's way
 from jsonargparse.typing import register_type
 from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
@@ -277,6 +277,14 @@ def _add_plugin(
         parser.add_class_arguments(chosen, key, instantiate=False, skip=linked)
 
 
+def add_source(parser: ArgumentParser, key: str, location: str) -> None:
+    """Add the source of a text, and its settings, below a key."""
+    text = f"source of the text: {', '.join(installed('source'))}"
+    parser.add_argument(f"--{key}.source", type=str, default=location, help=text)
+    given, source = {"name", "argument"}, class_of_source(location)[0]
+    parser.add_class_arguments(source, key, instantiate=False, skip=given)
+
+
 def _add_data(parser: LightningArgumentParser, request: Request) -> None:
     """Add the data and, for text, the kind of tokenizer that is trained on it."""
     data, location = data_class(request), request.corpus_source
@@ -290,9 +298,6 @@ def _add_data(parser: LightningArgumentParser, request: Request) -> None:
     skip = NO_KEYS | ({"corpus"} if location else set())
     parser.add_class_arguments(data, "data", instantiate=False, skip=skip)
     if location:
-        text = f"source of the text: {', '.join(installed('source'))}"
-        parser.add_argument("--data.corpus.source", type=str, default=location, help=text)
-        given, source = {"name", "argument"}, class_of_source(location)[0]
-        parser.add_class_arguments(source, "data.corpus", instantiate=False, skip=given)
+        add_source(parser, "data.corpus", location)
     words = "tokenizer to train, wordpiece by default"
     _add_plugin(parser, "data.tokenizer_kind", "tokenizer", request.tokenizer, TokenizerKind, words)

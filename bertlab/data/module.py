@@ -58,6 +58,7 @@ class TaskData(LightningDataModule):
         max_seq_length: longest sequence in tokens, special tokens included.
         tokenizer_path: of ``data.tokenizer``, if given.
         num_workers: processes that make batches ahead of the device.
+        special_tokens: those of the run's tasks, which a tokenizer that is trained has.
         labels: the classes, known from :meth:`prepare` on; None if the task has none.
         head_labels: those of each of several heads that has classes, by name.
         training_steps: the data of each optimiser step, once training has a loader.
@@ -70,6 +71,7 @@ class TaskData(LightningDataModule):
     max_seq_length: int
     tokenizer_path: str | None
     num_workers: int
+    special_tokens: Sequence[str] = ()
     labels: Labels | None = None
     head_labels: Mapping[str, Labels] = {}
     training_steps: TrainingSteps

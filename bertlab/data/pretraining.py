@@ -147,7 +147,7 @@ class PretrainingData(TaskData):
             self._check_not_trained(f"{self.corpus.sources[0]} was prepared with one")
             return prepared.tokenizer
         settings = self.vocab_size, self.lowercase, self.cache_dir, self.tokenizer_kind
-        return tokenizer_cached(self.corpus, *settings)
+        return tokenizer_cached(self.corpus, *settings, self.special_tokens)
 
     def _check_not_trained(self, why: str) -> None:
         if self.tokenizer_kind is not None:

@@ -160,7 +160,7 @@ def open_source(location: str, /, **settings: Any) -> DataSource:  # noqa: ANN40
         signature(found).bind(location, argument, **settings)
     except TypeError as error:
         raise ConfigError(
-            f"{location}: {error}; settings are given as data.corpus: {{source: {location}, …}}"
+            f"{location}: {error}; settings are given in a mapping, {{source: {location}, …}}"
         ) from None
     return found(location, argument, **settings)
 

@@ -6,6 +6,7 @@ Classification and regression of whole sequences (paper sec. 4.1), and their met
 import math
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -17,7 +18,7 @@ from torchmetrics.utilities import dim_zero_cat
 
 from bertlab.api.batch import EncoderOutput, PackedBatch
 from bertlab.api.encoder import Encoder
-from bertlab.api.examples import Example, Labels
+from bertlab.api.examples import Column, Example, Labels, number_of
 from bertlab.api.task import Head, TaskContext, TaskLoss
 from bertlab.encoders.layers import Dropout, initialize
 from bertlab.errors import ConfigError, DataError, check_share, nearest
@@ -189,7 +190,6 @@ class ClassifierHead(Head):
 
 
 ClassWeights = Literal["balanced"] | list[float] | dict[str, float] | None
-_LARGEST_SCORE = torch.finfo(torch.float32).max
 
 
 class SequenceClassifier(ClassifierHead):
@@ -235,7 +235,12 @@ class SequenceClassifier(ClassifierHead):
         self.regression = regression
         self.class_weights = class_weights
         if regression:
-            self.monitor = ("pearson", "max")  # type: ignore[misc]  # depends on the argument
+            # both depend on the argument
+            self.monitor = ("pearson", "max")  # type: ignore[misc]
+            columns = [
+                replace(each, kind="number") if each.is_truth else each for each in self.columns
+            ]
+            self.columns = tuple[Column, ...](columns)  # type: ignore[misc]
 
     def labels_of(self, example: Example) -> Iterable[str]:
         """Return the example's class name; nothing in regression."""
@@ -255,7 +260,7 @@ class SequenceClassifier(ClassifierHead):
         if "label" not in example.values:
             return {}
         if self.regression:
-            return {"label": _score(example)}
+            return {"label": number_of(example.values["label"], f"{example.where}: label")}
         return {"label": self._classes.id_of(_class_name(example), example.where)}
 
     def tokens_read(self, batch: PackedBatch) -> Tensor:
@@ -330,20 +335,6 @@ def _class_name(example: Example) -> str:
     if label is None or label == "" or label != label:  # noqa: PLR0124  NaN of an empty CSV cell
         raise DataError(f"{example.where}: label: found {label!r}, expected the name of a class")
     return str(label)
-
-
-def _score(example: Example) -> float:
-    found = example.values["label"]
-    try:
-        score = math.nan if isinstance(found, bool) else float(found)
-    except (TypeError, ValueError):
-        score = math.nan
-    if not abs(score) <= _LARGEST_SCORE:  # False of NaN; larger is inf in the batch's float32
-        raise DataError(
-            f"{example.where}: label: found {found!r}, expected a finite number "
-            "(model.head.regression is true)"
-        )
-    return score
 
 
 def _check_labels(labels: Labels) -> None:

@@ -283,7 +283,10 @@ def import_class(plugin: Plugin, base: type) -> tuple[type, str]:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        raise PluginError(f"{plugin} cannot be imported: {told_with_place(error)}") from error
+        # no attribute 'Data2vec'; did you mean 'Data2Vec'?
+        known = getattr(getattr(error, "obj", None), "__dict__", {})
+        words = told_with_place(error) + nearest(str(getattr(error, "name", "")), known)
+        raise PluginError(f"{plugin} cannot be imported: {words}") from error
     if not (isinstance(loaded, type) and issubclass(loaded, base)):
         raise PluginError(f"{plugin} is not a subclass of {base.__module__}.{base.__name__}")
     if plugin.package not in FIRST_PARTY and "broken_signature" in added_names("bertlab.plugins"):

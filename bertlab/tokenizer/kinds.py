@@ -16,7 +16,13 @@ from bertlab.api.tokenizer import SpecialTokens, Tokenizer, TokenizerFiles, Toke
 from bertlab.errors import ConfigError, TokenizerError, check_at_least, warn
 from bertlab.files import explain_failed_write, new_folder
 from bertlab.plugins.index import load_class
-from bertlab.tokenizer.files import SPECIAL_TOKENS, WordPieceTokenizer, tokenizer_of_files
+from bertlab.tokenizer.files import (
+    SPECIAL_TOKENS,
+    WordPieceTokenizer,
+    special_token,
+    tokenizer_from_json,
+    tokenizer_of_files,
+)
 from bertlab.tokenizer.words import ascii_pieces, delete_control_spaces
 
 TRAINING_VERSION = 2  # of WordPiece; raised when the same text gives other ids
@@ -39,19 +45,37 @@ def build_kind(section: Mapping[str, Any]) -> TokenizerKind:
 
 
 def train_tokenizer(
-    kind: TokenizerKind, texts: Iterable[str], vocab_size: int, lowercase: bool = True
+    kind: TokenizerKind,
+    texts: Iterable[str],
+    vocab_size: int,
+    lowercase: bool = True,
+    special_tokens: Iterable[str] = (),  # beside those that have a role
 ) -> Tokenizer:
     """Train a tokenizer of a kind and check that it can be used."""
+    more = [
+        each for each in dict.fromkeys(special_tokens) if each not in kind.special_tokens.names()
+    ]
     if vocab_size > _MOST_TOKENS:
         raise ConfigError(f"vocab_size: found {vocab_size}, expected at most {_MOST_TOKENS:,}")
-    backend = kind.train(texts, vocab_size, lowercase)
-    return tokenizer_of(backend, kind.special_tokens, f"tokenizer of {type(kind).__name__}")
+    backend = kind.train(texts, vocab_size - len(more), lowercase)
+    source = f"tokenizer of {type(kind).__name__}"
+    return with_special_tokens(tokenizer_of(backend, kind.special_tokens, source), more)
 
 
 def tokenizer_of(backend: Backend, special: SpecialTokens, source: str) -> Tokenizer:
     """Return the tokenizer that a kind has trained."""
     content = json.loads(backend.to_str())
     return tokenizer_of_files(TokenizerFiles(Path(source), content, special.huggingface()))
+
+
+def with_special_tokens(tokenizer: Tokenizer, tokens: Iterable[str]) -> Tokenizer:
+    """Return a tokenizer with further special tokens, whose ids begin behind its last one."""
+    content = json.loads(tokenizer.to_json())
+    added = content.get("tokenizer", content)["added_tokens"]
+    known = {token["content"] for token in added if token["special"]}
+    new = [token for token in dict.fromkeys(tokens) if token not in known]
+    added += [special_token(each, tokenizer.vocab_size + n) for n, each in enumerate(new)]
+    return tokenizer_from_json(json.dumps(content), tokenizer.source)
 
 
 class WordPiece(TokenizerKind):

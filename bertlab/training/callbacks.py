@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import torch
 from jsonargparse import Namespace
 from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.callbacks import LambdaCallback
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 from torch.distributed import DistError
 
@@ -120,35 +122,16 @@ def can_draw() -> bool:
     return sys.stdout.isatty() or ("ipykernel" in sys.modules and "IPython" in sys.modules)
 
 
-class BatchInspection(Callback):
-    """Calls the hook ``bertlab_inspect_batch`` before each batch of a ``fit``."""
-
-    def on_train_batch_start(
-        self, trainer: Trainer, pl_module: LightningModule, batch: PackedBatch, batch_idx: int
-    ) -> None:
-        """Show a batch of training."""
-        _inspect(batch, "train", trainer)
-
-    def on_validation_batch_start(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        batch: PackedBatch,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
-        """Show a batch of an evaluation."""
-        _inspect(batch, "validate", trainer)
-
-
-def _inspect(batch: PackedBatch, stage: str, trainer: Trainer) -> None:
+def _inspect(stage: str, trainer: Trainer, module: object, batch: PackedBatch, *_: int) -> None:
     hook_results("bertlab_inspect_batch", batch=batch, stage=stage, step=trainer.global_step)
 
 
 def added_callbacks(directory: Path, config: Namespace) -> list[Callback]:
     """Return what every ``fit`` has beside record and checkpoints: ours, and those of packages."""
-    inspection = [BatchInspection()] if is_hooked("bertlab_inspect_batch") else []
-    own = [TokenThroughput(), EvaluationLines(), *inspection]
+    own: list[Callback] = [TokenThroughput(), EvaluationLines()]
+    if is_hooked("bertlab_inspect_batch"):
+        stages = {"on_train_batch_start": "train", "on_validation_batch_start": "validate"}
+        own.append(LambdaCallback(**{on: partial(_inspect, each) for on, each in stages.items()}))
     return [*own, *run_callbacks(directory, config)]
 
 

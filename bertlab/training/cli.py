@@ -175,7 +175,7 @@ class BertlabCLI(LightningCLI):
         self.trainer = self.instantiate_trainer()  # checks its settings before the data is read
         if self.goes_on is not None:
             self.goes_on.check_tokenizer()
-        self.tokenizer = tokenizer = choose_tokenizer(checkpoint, warm, self.datamodule)
+        self.tokenizer = tokenizer = choose_tokenizer(checkpoint, warm, self.datamodule, tasks)
         self.datamodule.connect(tokenizer, tasks)
         prints = self.trainer.is_global_zero and not self.rehearses
         if warm is not None and prints and self.fits and not config.plain["model"]["from_scratch"]:

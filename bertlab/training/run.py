@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from html import escape
 from pathlib import Path
+from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 from bertlab.api.measures import is_share
@@ -15,6 +16,7 @@ from bertlab.config.yaml_files import read_config
 from bertlab.errors import CheckpointError, as_mistakes
 from bertlab.files import read_object
 from bertlab.plugins.hooks import opened_by_package
+from bertlab.plugins.index import added_name, added_names
 from bertlab.training.cli import open_command
 from bertlab.training.results import (
     Results,
@@ -27,9 +29,6 @@ from bertlab.training.results import (
 
 if TYPE_CHECKING:
     import pandas
-    from matplotlib.figure import Figure
-
-    from bertlab.api import ExportReport
 
 ConfigSource = str | Path | Mapping[str, Any]
 
@@ -156,38 +155,13 @@ class Run:
             model = self.model if head is None else load(self.directory, head)
         return model.predict(texts)
 
-    def plot(self) -> "Figure":
-        """Return the picture of losses and scores against steps (bertlab-pages).
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  a method of any kind
+        """Return a method that a package adds under ``Run.NAME`` in `bertlab.names`: ``plot``."""
+        added: Any = added_name("bertlab.Run", name)
+        return MethodType(added, self)
 
-        Raises:
-            AttributeError: bertlab-pages is not installed.
-        """
-        import bertlab  # noqa: PLC0415  its face has the names of packages, too
-
-        figure: Figure = getattr(bertlab, "draw_curves")(read_curves(self.directory))  # noqa: B009
-        return figure
-
-    def export(
-        self,
-        output: str | Path,
-        overwrite: bool = False,
-        repository: str | None = None,
-        form: str = "transformers",
-        head: str | None = None,
-        settings: Mapping[str, Any] | None = None,
-    ) -> "ExportReport":
-        """Write the model as a folder that others load; see ``bertlab.export_model``.
-
-        Raises:
-            ImportError: bertlab-interop is not installed.
-        """
-        import bertlab  # noqa: PLC0415
-
-        export = getattr(bertlab, "export_model")  # noqa: B009
-        report: ExportReport
-        with as_mistakes():
-            report = export(self.directory, output, overwrite, form, head, settings, repository)
-        return report
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *added_names("bertlab.Run")})
 
     def resume(self, overrides: Mapping[str, Any] | None = None) -> "Run":
         """Go on from the last checkpoint, exactly as if the run had not been interrupted."""

@@ -334,12 +334,20 @@ def free_memory(device: torch.device) -> int | None:
 
 
 def choose_tokenizer(
-    checkpoint: Pretrained | None, warm: Pretrained | None, data: TaskData
+    checkpoint: Pretrained | None,
+    warm: Pretrained | None,
+    data: TaskData,
+    tasks: Mapping[str, Task],
 ) -> Tokenizer:
     """Return the tokenizer that the weights were trained with, or the one that data gives."""
+    data.special_tokens = [each for task in tasks.values() for each in task.special_tokens]
     if checkpoint is not None and checkpoint.tokenizer is not None:
-        return checkpoint.tokenizer
-    return data.load_tokenizer() if warm is None else warm_tokenizer(warm, data)
+        found = checkpoint.tokenizer
+    else:
+        found = data.load_tokenizer() if warm is None else warm_tokenizer(warm, data)
+    for name, task in tasks.items():
+        found.require_special(task.special_tokens, name)
+    return found
 
 
 def build_module(

@@ -1,6 +1,7 @@
 """Sources with settings: ``data.corpus: {source: NAME, …}``."""
 
 import contextlib
+import re
 import sqlite3
 import sys
 from collections.abc import Iterator
@@ -9,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from bertlab.cli.data import make_parser
 from bertlab.config.merge import read_request
+from bertlab.config.parse import parse_arguments
 from bertlab.config.parser import build_parser
 from bertlab.config.run_config import resolve_request
 from bertlab.config.yaml_files import read_config
@@ -171,3 +174,38 @@ def test_a_stored_config_names_installed_sources_only(database: Path) -> None:
     request = read_request([], stored, str(file), checkpoint=file)
     with pytest.raises(PluginError, match="no source is called 'os'"):
         build_parser("fit", request)
+
+
+def test_tokenizer_and_prepare_take_the_settings_as_fit_does(
+    database: Path, bertlab: Command
+) -> None:
+    folder = database.parent
+    inline = f"{{source: sqlite, file: {database}, table: same}}"
+    made = ("--corpus", inline, "--vocab_size", 60, "--output", folder / "tokenizer")
+    code, _, error = bertlab("tokenizer", *made)
+    assert code == 0, error
+    apart = ("--data.corpus.source", "sqlite", "--data.corpus.file", database)
+    more = ("--tokenizer", folder / "tokenizer", "--output", folder / "store")
+    code, _, error = bertlab("prepare", *apart, "--data.corpus.table=same", *more)
+    assert code == 0, error
+    # fit takes the store for its own: it has the same text and settings
+    settings = {"source": "sqlite", "file": str(database), "table": "same", "least": 0}
+    found = read_object(folder / "store" / "store.json")["corpus_fingerprint"]
+    assert found == Corpus.of(settings).fingerprint
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (["--corpus", "{source: sqlite, file: a, tabel: b}"], "corpus.tabel: no such key"),
+        (["--corpus.source", "sqlite", "--corpus.file", "a", "--corpus.least", "few"], "least"),
+        (["--corpus.source", "sqlite"], "missing: --corpus.file"),
+        (["--corpus.source", "sqlit"], "'sqlit'; did you mean 'sqlite'"),
+    ],
+)
+def test_wrong_settings_of_prepare_are_refused(
+    database: Path, given: list[str], words: str
+) -> None:
+    arguments = [*given, "--tokenizer", "t", "--output", "o"]
+    with pytest.raises((ConfigError, PluginError), match=re.escape(words)):
+        parse_arguments(make_parser("prepare", arguments, with_hooks=False)[0], arguments)

@@ -19,6 +19,7 @@ from bertlab.api.examples import RawDocument, RawExamples
 from bertlab.data.rows.lines import MAX_LINE, Errors, read_lines
 from bertlab.data.sources import File
 from bertlab.errors import CorpusError, nearest
+from bertlab.plugins.index import of_package
 
 WRAP_WIDTH = 120
 """Columns; text whose lines (19 in 20 of them) are no wider was wrapped by an editor."""
@@ -199,7 +200,7 @@ def read_text_file(path: File, form: Format, lines: Iterator[str]) -> Iterator[R
         return _documents(path, filled, True, lambda line, size: True)
     text: Numbered = enumerate(lines, 1)
     if form == "wikiextractor":
-        text = _articles(path, lines)
+        text = of_package("data.wiki_articles", CorpusError, f"{path}: format {form}")(path, lines)
     elif form == "lines":
         text = (part for each in text for part in (each, None))  # each line ends its document
     return _documents(path, text, False, _may_part)
@@ -207,36 +208,6 @@ def read_text_file(path: File, form: Format, lines: Iterator[str]) -> Iterator[R
 
 def _may_part(line: str, size: int) -> bool:
     return not line.strip() or SENTENCE_END.search(line) is not None or size > 2 * MAX_DOCUMENT
-
-
-def _articles(path: File, lines: Iterator[str]) -> Numbered:
-    opened = 0
-    for number, line in enumerate(lines, 1):
-        if line.startswith("<doc "):
-            if opened:
-                raise _never_closed(path, opened, f"before the next one in line {number}")
-            opened = number
-        elif opened:
-            ended = line.rstrip().endswith("</doc>")
-            text = line.rstrip().removesuffix("</doc>") if ended else line
-            # &amp; comes last: "&amp;lt;" stands for the text "&lt;"
-            text = text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
-            yield number, text
-            if ended:
-                yield None
-                opened = 0
-        elif line.strip():
-            raise CorpusError(
-                f"{path}:{number}: found {line.strip()[:40]!r}, expected '<doc id=… url=… "
-                "title=…>'; set corpus_format to document or sentences if this is not from "
-                "WikiExtractor"
-            )
-    if opened:
-        raise _never_closed(path, opened, "at the end of the file, which may be cut short")
-
-
-def _never_closed(path: File, opened: int, where: str) -> CorpusError:
-    return CorpusError(f"{path}:{opened}: <doc> without its </doc> {where}; extract it again")
 
 
 def texts_of_rows(

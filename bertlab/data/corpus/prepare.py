@@ -231,15 +231,17 @@ def tokenizer_cached(
     lowercase: bool = True,
     cache_dir: Path | None = None,
     kind: TokenizerKind | None = None,
+    special: Sequence[str] = (),
 ) -> Tokenizer:
     """Load the tokenizer that was trained on a corpus; train it first if there is none."""
-    key = _key(corpus.fingerprint, vocab_size, lowercase, *_identity(kind))
+    key = _key(corpus.fingerprint, vocab_size, lowercase, *_identity(kind), *special)
     folder = (cache_dir or default_cache_dir()) / "tokenizers" / key
     with _made_once(folder) as missing:
         if missing:
             texts = (document.text for document in read_raw_documents(corpus))
             with working(f"training a tokenizer of {vocab_size:,} tokens"):
-                tokenizer = train_tokenizer(kind or WordPiece(), texts, vocab_size, lowercase)
+                settings = (vocab_size, lowercase, special)
+                tokenizer = train_tokenizer(kind or WordPiece(), texts, *settings)
             corpus.check_unchanged()
             save_new(tokenizer, folder)
     return load_tokenizer(folder)

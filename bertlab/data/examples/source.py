@@ -81,6 +81,9 @@ class _Opened:
             value = reader.read(values, where)
             if value is not None:
                 known[reader.mapped.column.name] = value
+        for reader in self.readers:
+            if reader.mapped.column.of:
+                reader.settle(known, where)
         if not self.is_labelled:
             return Example(known, where, self.row_of(raw))
         found = {**known, **raw}.get(cluster or "#document")

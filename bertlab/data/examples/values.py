@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from bertlab.api.examples import Example, RawExamples
+from bertlab.api.examples import Example, RawExamples, number_of
 from bertlab.api.format import LabelNames
 from bertlab.data.examples.columns import Mapped
 from bertlab.errors import DataError, EmptyTextError, nearest
@@ -46,7 +46,7 @@ _KEPT = 1000  # different labels of a column whose names are remembered
 
 
 class ColumnReader:
-    """Reads the values of one of a head's columns, of texts or labels; a subclass reads lists."""
+    """Reads values of one of a head's columns: texts, labels, numbers; a subclass reads others."""
 
     form = ""  # how several labels of a row are written, for the data report
 
@@ -87,6 +87,9 @@ class ColumnReader:
                 return value
         return self._read(value, row, f"{where}: {self.mapped.place}")
 
+    def settle(self, values: dict[str, Any], where: str) -> None:
+        """Finish what was read where that takes the other columns, ``values`` by their names."""
+
     def _read(self, value: Any, row: Mapping[str, Any], place: str) -> Any:  # noqa: ANN401
         if value is None and not self._is_optional and self._source not in row:
             raise DataError(f"{place}: is missing; there are {', '.join(map(repr, row))}")
@@ -104,6 +107,8 @@ class ColumnReader:
             if type(value) is str and len(self._labels) < _KEPT:
                 self._labels[value] = label
             return label
+        if self._kind == "number":
+            return None if value == self.no_label else number_of(value, place)
         if isinstance(self._source, tuple):  # ["Title", None, "Body"] -> "Title Body"
             parts = (checked_string(each, place) for each in value if each is not None)
             value = " ".join(part for part in parts if part.strip())
@@ -150,7 +155,7 @@ def column_reader(
 ) -> ColumnReader:
     """Return the reader of a column, with these arguments; bertlab-tasks has that of lists."""
     kind = ColumnReader
-    if mapped.column.kind not in ("text", "label"):
+    if mapped.column.kind not in ("text", "label", "number"):
         failure = f"{mapped.place}: cannot read {mapped.column.kind}"
         kind = of_package("data.ListReader", DataError, failure)
     return kind(mapped, by_raw, no_label, labelled)

@@ -37,8 +37,12 @@ KINDS: tuple[Kind, ...] = (
     "reader",
     "executor",
     "format",
+    "data_module",
+    "tokenizer_model",
+    "name",
     "hooks",
 )
+NO_CLASSES = ("name", "hooks")  # a function and a module are of no class
 
 
 def bases() -> Iterator[tuple[Kind, type[Any]]]:
@@ -46,14 +50,16 @@ def bases() -> Iterator[tuple[Kind, type[Any]]]:
     for kind in KINDS:
         # an ImportError: its package is missing, and nothing derives from it
         with suppress(ImportError):
-            if kind != "hooks":  # a module is of no class
+            if kind not in NO_CLASSES:
                 yield kind, base_of(kind)
 
 
-def kind_of(plugin: type[Any] | ModuleType) -> Kind | None:
+def kind_of(plugin: type[Any] | ModuleType | Callable[..., Any]) -> Kind | None:
     """Return the kind of a plugin; None if it is of none."""
     if isinstance(plugin, ModuleType):
         return "hooks"
+    if not isinstance(plugin, type):
+        return "name"
     return next((kind for kind, base in bases() if issubclass(plugin, base)), None)
 
 
@@ -77,8 +83,8 @@ class Options:
 
 
 @cache
-def _corpus(vocabulary: tuple[str, ...] | None) -> SampleCorpus:
-    return SampleCorpus.of(SampleLanguage.of(vocabulary))
+def _corpus(vocabulary: tuple[str, ...] | None, special: tuple[str, ...]) -> SampleCorpus:
+    return SampleCorpus.of(SampleLanguage.of(vocabulary, special))
 
 
 @dataclass
@@ -103,7 +109,11 @@ class Case:
     def corpus(self) -> SampleCorpus:
         """Text of the vocabulary."""
         given = self.options.vocabulary
-        return _corpus(None if given is None else tuple(given))
+        asked = getattr(
+            self.plugin, "special_tokens", ()
+        )  # of a task; a tokenizer's are a property
+        special = asked if isinstance(asked, tuple) else ()
+        return _corpus(None if given is None else tuple(given), special)
 
     @property
     def language(self) -> SampleLanguage:

@@ -60,7 +60,9 @@ CONFIG_KINDS: tuple[Kind, ...] = (
 )
 # made without arguments
 BARE_KINDS: tuple[Kind, ...] = ("command", "reader", "format", "masking_unit")
-ALL_KINDS: tuple[Kind, ...] = (*CONFIG_KINDS, "source", "input_format", *BARE_KINDS)  # of classes
+# read from files, or made by the run
+READ_KINDS: tuple[Kind, ...] = ("source", "input_format", "data_module", "tokenizer_model")
+ALL_KINDS: tuple[Kind, ...] = (*CONFIG_KINDS, *READ_KINDS, *BARE_KINDS)  # of classes
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from bertlab.api import Encoder, Example, Features, PackedBatch, PluginError, Ta
 from bertlab.extend import HOOKS, Kind, collate, entry_points_of, installed, load_class
 from bertlab_conformance.cases import (
     KINDS,
+    NO_CLASSES,
     Case,
     MetricCase,
     Options,
@@ -30,6 +31,7 @@ from bertlab_conformance.checks import (
     building,
     classes,
     commands,
+    data_modules,
     encoder_use,
     encoders,
     evaluations,
@@ -41,12 +43,14 @@ from bertlab_conformance.checks import (
     masking_units,
     metric_plugins,
     metrics,
+    names,
     odd_rows,
     optimizers,
     prepare,
     schedules,
     sources,
     speed,
+    tokenizer_models,
     tokenizers,
     training,
     transforms,
@@ -59,6 +63,8 @@ from bertlab_conformance.checks import (
     rows as row_checks,
 )
 from bertlab_conformance.checks.exchange import ExporterCase, ReaderCase
+from bertlab_conformance.checks.names import NAMES
+from bertlab_conformance.checks.tokenizer_models import TokenizerModelCase
 from bertlab_conformance.plugin_list import base_of
 from bertlab_conformance.task_cases import (
     AdapterCase,
@@ -95,6 +101,9 @@ _MODULES: tuple[ModuleType, ...] = (
     exchange,
     executors,
     formats,
+    data_modules,
+    tokenizer_models,
+    names,
     hook_checks,
     whole_runs,
     speed,
@@ -118,6 +127,9 @@ _CASES: dict[Kind, type[Case]] = {
     "reader": ReaderCase,
     "executor": Case,
     "format": Case,
+    "data_module": Case,
+    "tokenizer_model": TokenizerModelCase,
+    "name": Case,
     "hooks": Case,
 }
 _OPTIONS: dict[str, tuple[Kind, ...]] = {  # the kinds that an option is for
@@ -136,7 +148,7 @@ class RefusedPlugin(PluginError, SHOWN_ALONE):  # type: ignore[misc]  # noqa: N8
 
 
 def conformance(
-    plugin: type[Any] | ModuleType | str,
+    plugin: type[Any] | ModuleType | Callable[..., Any] | str,
     *,
     arguments: Mapping[str, Any] | None = None,
     rows: Sequence[Mapping[str, Any]] | None = None,
@@ -153,10 +165,11 @@ def conformance(
 
     Args:
         plugin: subclass of a contract of :mod:`bertlab.api` or of torchmetrics' Metric, a module of
-            hooks, or the entry-point name of an installed one.
+            hooks, a function that is added to bertlab, or the entry-point name of an installed one.
         arguments: of its ``__init__``; for an encoder, small sizes. The defaults if not given. Of
             hooks: keys of ``fit``. Of a source: ``argument``, what stands behind the colon, and the
-            ``split`` to read. Of a reader: ``path`` of a small checkpoint, in a folder of its own.
+            ``split`` to read. Of a reader: ``path`` of a small checkpoint, in a folder of its own;
+            of a class of tokenizers ``path`` of a ``tokenizer.json``.
         rows: rows of a head or an evaluation, its columns by name; made for the declared columns if
             not given. Of a metric: batches ``{"preds": …, "target": …}``; class ids if not given.
         vocabulary: tokens of the tokenizer, BERT's special tokens among them; a small English
@@ -264,18 +277,18 @@ def make_case(
     return _CASES[kind](plugin, Options(arguments=arguments, **given))
 
 
-def find_plugin(plugin: type[Any] | ModuleType | str) -> tuple[Kind, Any]:
+def find_plugin(plugin: type[Any] | ModuleType | Callable[..., Any] | str) -> tuple[Kind, Any]:
     """Return a plugin's kind, and its class or module.
 
     Args:
-        plugin: the class, a module of hooks, or an entry-point name.
+        plugin: the class, a function, a module of hooks, or an entry-point name.
 
     Raises:
         PluginError: it is of no kind, not installed, or installed as several kinds.
     """
     if isinstance(plugin, str):
         return _installed(plugin)
-    if not inspect.isclass(plugin) and not inspect.ismodule(plugin):
+    if not (inspect.isclass(plugin) or inspect.ismodule(plugin) or inspect.isfunction(plugin)):
         raise RefusedPlugin(
             f"conformance: found {plugin!r}, expected a class or the name of an installed one; "
             "options of its __init__ go into arguments={…}"
@@ -291,8 +304,9 @@ def find_plugin(plugin: type[Any] | ModuleType | str) -> tuple[Kind, Any]:
 
 
 def _installed(name: str) -> tuple[Kind, Any]:
-    known = {kind: set(installed(kind)) for kind in KINDS if kind != "hooks"}
-    known["hooks"] = entry_points_of(HOOKS).names
+    known = {kind: set(installed(kind)) for kind in KINDS if kind not in NO_CLASSES}
+    groups = {"hooks": HOOKS, "name": NAMES}
+    known |= {kind: set(entry_points_of(group).names) for kind, group in groups.items()}
     kinds = [kind for kind, names in known.items() if name in names]
     if not kinds:
         names = [each for names in known.values() for each in names]
@@ -300,10 +314,12 @@ def _installed(name: str) -> tuple[Kind, Any]:
             f"conformance: no installed plugin is called {name!r}{nearest(name, names)}; "
             "`pip install -e .` reads the entry points of pyproject.toml anew"
         )
+    if len(kinds) > 1:  # bertlab.study is the function of the command
+        kinds = [kind for kind in kinds if kind != "name"]
     if len(kinds) > 1:
         raise RefusedPlugin(
             f"conformance: {name!r} is installed as {' and as '.join(kinds)}; give the class"
         )
-    if kinds == ["hooks"]:
-        return "hooks", entry_points_of(HOOKS)[name].load()
+    if kinds[0] in groups:
+        return kinds[0], entry_points_of(groups[kinds[0]])[name].load()
     return kinds[0], load_class(kinds[0], name, base_of(kinds[0]))

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bertlab import IntArray
-from bertlab.api import Column, CounterRNG, Example, PackedSequences, WordPieceTokenizer
-from bertlab.extend import SPECIAL_TOKENS, SequenceSampler, load_sampler
+from bertlab.api import Column, CounterRNG, Example, PackedSequences, Tokenizer, WordPieceTokenizer
+from bertlab.extend import SPECIAL_TOKENS, SequenceSampler, load_sampler, with_special_tokens
 
 _WORDS = """
 the of and to in a is that it was for on are as with his they at be this from have or by one had not
@@ -43,13 +43,17 @@ class SampleLanguage:
         tokenizer: whose vocabulary the words are taken from.
     """
 
-    tokenizer: WordPieceTokenizer
+    tokenizer: Tokenizer
 
     @classmethod
-    def of(cls, vocabulary: Sequence[str] | None) -> "SampleLanguage":
-        """Return the language of a vocabulary; of :func:`small_vocabulary` if None."""
+    def of(cls, vocabulary: Sequence[str] | None, special: Sequence[str] = ()) -> "SampleLanguage":
+        """Return the language of a vocabulary, and of special tokens that a task asks for.
+
+        The vocabulary is :func:`small_vocabulary` if None.
+        """
         tokens = small_vocabulary() if vocabulary is None else vocabulary
-        return cls(WordPieceTokenizer.from_vocabulary(tokens))
+        made = WordPieceTokenizer.from_vocabulary(tokens)
+        return cls(with_special_tokens(made, special) if special else made)
 
     @cached_property
     def words(self) -> list[str]:
@@ -230,14 +234,33 @@ def _row(
             case "labels":
                 # of each row those whose bits its number has; row 0 has none
                 values[column.name] = [str(n) for n in range(classes) if number >> n & 1]
+            case "number":
+                values[column.name] = float(number % classes)
             case "label":
                 values[column.name] = str(number % (_CHOICES if "texts" in kinds else classes))
     for column in columns:
-        if column.kind == "tags":
-            values[column.name] = _tags(_first(columns, values, "texts"), number, classes)
-        if column.kind == "answers":
-            values[column.name] = _answers(_context(columns, values), number)
+        if (value := _value_beside(column, columns, values, number, classes)) is not None:
+            values[column.name] = value
     return Example(values, f"sample rows:{number + 1}")
+
+
+def _value_beside(
+    column: Column, columns: list[Column], values: dict[str, Any], number: int, classes: int
+) -> object:
+    """Return the value of a column that goes by the texts of the row; None of other kinds."""
+    match column.kind:
+        case "tags":
+            return _tags(_first(columns, values, "texts"), number, classes)
+        case "numbers":
+            count = len(_first(columns, values, "texts")) or _CHOICES
+            return [float((number + place) % count) for place in range(count)]
+        case "span":
+            text = str(values[column.of])
+            word = text.split()[number % len(text.split())]
+            return text.index(word), text.index(word) + len(word)
+        case "answers":
+            return _answers(_context(columns, values), number)
+    return None
 
 
 def _choices(text: str) -> list[str]:

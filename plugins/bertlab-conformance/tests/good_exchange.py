@@ -20,6 +20,7 @@ from bertlab.errors import CheckpointError
 
 source_arguments = {"table": "This"}
 reader_arguments = {"path": Path(__file__).parent / "foreign" / "model.weights"}
+tokenizer_model_arguments = {"path": Path(__file__).parent / "foreign" / "tokenizer.json"}
 
 
 class GoodExporter(Exporter):

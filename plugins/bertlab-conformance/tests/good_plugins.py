@@ -8,6 +8,7 @@ import torch
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.optim import AdamW, Optimizer
 from torchmetrics import Metric
 
@@ -136,6 +137,42 @@ class GoodHead(Head):
             {"label": self.classes.names[number] if score >= self.threshold else None}
             for score, number in zip(scores.tolist(), ids.tolist(), strict=True)
         ]
+
+
+class GoodMarkingHead(Head):
+    """Predict a number of a text in which a part is marked; the readers parse number and part."""
+
+    columns = (
+        Column("text"),
+        Column("part", "span", of="text"),
+        Column("number", "number", is_truth=True),
+    )
+    special_tokens = ("[E1]", "[/E1]")
+    uses_pooled = False
+
+    def add_layers(self, context: TaskContext) -> None:
+        self.regressor = nn.Linear(context.encoder.hidden_size, 1)
+        initialize(self, context.encoder.initializer_range)
+
+    def encode(self, row: Example, tokenizer: Tokenizer, max_seq_length: int) -> list[Features]:
+        (start, end), text = row.values["part"], row.values["text"]
+        if not text.strip():
+            raise DataError(f"{row.where}: text: is empty")
+        ids = tokenizer.encode(f"{text[:start]}[E1]{text[start:end]}[/E1]{text[end:]}")
+        features = Features(*tokenizer.build_inputs(ids[: max_seq_length - 2]))
+        features.fields |= {k: v for k, v in row.values.items() if k == "number"}
+        return [features]
+
+    def loss(self, output: EncoderOutput, batch: PackedBatch) -> TaskLoss:
+        found, numbers = self.regress(output), batch.fields["number"].float()
+        error = F.mse_loss(found, numbers, reduction="sum")
+        return TaskLoss(error, len(numbers), found.detach(), numbers)
+
+    def regress(self, output: EncoderOutput) -> Tensor:
+        return self.regressor(output.cls).squeeze(-1).float()
+
+    def decode(self, output: EncoderOutput, batch: PackedBatch) -> list[dict[str, Any]]:
+        return [{"number": each} for each in self.regress(output).tolist()]
 
 
 class GoodScoringHead(GoodHead):

@@ -345,6 +345,13 @@ class FortyPlaces(Broken):
         return super().loss(output, batch)
 
 
+class MaskAgain(GoodHead):
+    """Asks for a token that is there by its role."""
+
+    expects: Expects = ("special_tokens_can_be_added", "special_tokens has '[MASK]'")
+    special_tokens = ("[E1]", "[MASK]")
+
+
 class NoTruth(GoodHead):
     """Declares nothing to predict."""
 

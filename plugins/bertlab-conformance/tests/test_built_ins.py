@@ -5,6 +5,7 @@ import pytest
 from bertlab.encoders.bert import BertEncoder
 from bertlab.objectives.classification import Accuracy, MajorityAccuracy
 from bertlab.testing import conformance
+from bertlab.tokenizer.files import WordPieceTokenizer
 from bertlab_evaluations.attention import Attention
 from bertlab_modern.lora import LoRA
 from bertlab_modern.modern import ModernEncoder
@@ -12,6 +13,7 @@ from bertlab_modern.sam import Sam
 from bertlab_modern.span_masking import Span as MaskedSpan
 from bertlab_tasks.row_transforms import TextLength
 from bertlab_tasks.span import Span
+from good_exchange import tokenizer_model_arguments
 
 SMALL = {
     "num_hidden_layers": 2,
@@ -48,6 +50,9 @@ test_regression = conformance("sentence_pair", arguments={"regression": True})
 test_tagging = conformance("tagging")
 test_span = conformance(Span, arguments={"unanswerable": True})
 test_held_out_loss = conformance("held_out_loss")
+test_several_heads = conformance("several_heads")
+test_wordpiece_files = conformance(WordPieceTokenizer, arguments=tokenizer_model_arguments)
+test_attentions = conformance("PretrainedModel.attentions")
 test_minimal_pairs = conformance("minimal_pairs")
 test_attention = conformance(Attention)
 test_bert = conformance(BertEncoder, arguments=SMALL)

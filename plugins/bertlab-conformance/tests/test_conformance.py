@@ -8,6 +8,7 @@ import broken_objectives
 from bertlab.api.examples import Column, Example, Features
 from bertlab.api.task import Task
 from bertlab.errors import DataError, PluginError
+from bertlab.plugins import index
 from bertlab.plugins.index import Plugin
 from bertlab.testing import batch_of, conformance, list_checks
 from bertlab_conformance.cases import KINDS
@@ -16,6 +17,7 @@ from bertlab_conformance.checks import classes, formats
 from bertlab_conformance.kit import checks_of, find_plugin, make_case
 from good_exchange import GoodFormat
 from good_plugins import GoodEncoder, GoodHead, GoodMetric, GoodObjective
+from tests.plugins.strange_packages import install
 
 EXPECTED = {
     "encoder": 35,
@@ -36,6 +38,9 @@ EXPECTED = {
     "reader": 9,
     "executor": 15,
     "format": 11,
+    "data_module": 9,
+    "tokenizer_model": 9,
+    "name": 3,
     "hooks": 9,
 }
 
@@ -247,3 +252,18 @@ def test_a_head_s_own_tests_make_batches_of_its_features():
     )
     assert batch.cu_seqlens.tolist() == [0, 3, 5]
     assert batch.fields["label"].tolist() == [1, 0]
+
+
+def test_a_name_of_bertlabs_own_is_taken(tmp_path, monkeypatch):
+    code = "def predict(model):\n    '''Guess.'''\n"
+    targets = {"bertlab.names": {"PretrainedModel.predict": "guessing:predict"}}
+    install(tmp_path, "guesses", targets, {"guessing": code})
+    monkeypatch.syspath_prepend(tmp_path)
+    index.forget_installed()
+    try:
+        kind, found = find_plugin("PretrainedModel.predict")
+        case = make_case(kind, found, {}, {})
+        with pytest.raises(ConformanceFailure, match="a name of bertlab itself already"):
+            next(each for each in checks_of(kind) if each.name == "name_is_free").run(case)
+    finally:
+        index.forget_installed()

@@ -7,6 +7,7 @@ import pytest
 
 import broken_adapters
 import broken_commands
+import broken_data
 import broken_evaluations
 import broken_exchange
 import broken_heavy_command
@@ -51,8 +52,9 @@ def classes(*modules: object) -> list[Any]:
 BUGS = classes(
     *(broken_objectives, broken_others, broken_evaluations, broken_optimizers, broken_tokenizers),
     *(broken_commands, broken_exchange, broken_heavy_command, broken_adapters, broken_masking),
+    broken_data,
 )
-BUGS += broken_hooks.BUGS
+BUGS += [*broken_hooks.BUGS, *broken_data.BUGS]
 SMALL_BUGS = [bug for bug in classes(small_bugs) if bug not in BUGS]
 GOOD = [
     value
@@ -60,7 +62,8 @@ GOOD = [
     for name, value in vars(module).items()
     if name.startswith("Good")
 ]
-GOOD.append(broken_hooks.Good)
+GOOD += [broken_hooks.Good, broken_data.GoodData, broken_data.GoodWordPiece]
+GOOD.append(broken_data.good_name)
 
 
 def failures(plugin: Any, wanted: Callable[[str], bool] = lambda name: True) -> dict[str, str]:
@@ -127,6 +130,7 @@ def test_nearly_every_check_has_its_bug():
     assert without == {
         "entry_point_names_it",  # of an installed package: test_conformance
         "endings_can_be_found",  # of an installed package: test_conformance
+        "name_is_free",  # of an installed package: test_conformance
         "given_rows_are_readable",  # of given rows, not of a plugin: test_conformance
         "neighbours_do_not_matter",  # holds if nothing leaks: for those who read one message only
         "order_does_not_matter",

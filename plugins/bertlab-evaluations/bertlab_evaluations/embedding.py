@@ -138,10 +138,23 @@ def embed_texts(
     window_pooling: Pooling | None = None,
     window_stride: int | None = None,
 ) -> npt.NDArray[np.float32]:
-    """Return a vector for each text; see :meth:`bertlab.PretrainedModel.embed`.
+    """Return a vector for each text, ``(N, D)`` float32 (paper sec. 5.3): ``model.embed(texts)``.
 
-    A text that is too long is refused, or with ``window_pooling`` read in windows of the model's
-    length, whose vectors are pooled: see :class:`Windows`.
+    Args:
+        model: what :func:`bertlab.load` returns.
+        texts: one text or N.
+        layers: layers to combine: 0 is the embeddings, -1 the last layer.
+        combine: ``concat``, ``sum`` or ``mean`` of these layers.
+        pool: ``mean`` over all tokens; ``cls``: that of ``[CLS]``; ``none``: the vectors of the
+            tokens of all texts, end to end, ``(T, D)``.
+        batch_size: texts encoded at a time.
+        window_pooling: how the vectors of windows are pooled, in which a text that is too long is
+            read: ``mean``, ``max`` or the ``first``; None: it is refused.
+        window_stride: tokens from the start of a window to the next one's; half of one if None.
+
+    Raises:
+        ConfigError: there is no such layer.
+        DataError: there is no text, or one is too long.
     """
     listed = [texts] if isinstance(texts, str) else texts
     check_windows(window_pooling, window_stride, pool)

@@ -24,6 +24,7 @@ from bertlab import CommandError, check_at_least
 from bertlab.api import CorpusError, CounterRNG, RawDocument
 from bertlab.extend import (
     Corpus,
+    add_corpus,
     check_free,
     explain_failed_write,
     name_corpus,
@@ -236,16 +237,16 @@ def _describe(folder: Path, part: str) -> dict[str, Any]:
 
 def main(arguments: list[str]) -> int:
     """Run ``bertlab take-words``; return the exit code."""
-    options = vars(parse_arguments(make_parser(), arguments))
+    options = parse_arguments(make_parser(arguments), arguments).as_dict()
     source = name_corpus(**{name: options.pop(name) for name in signature(name_corpus).parameters})
     take_text(source, **options, command=["bertlab", "take-words", *arguments])
     return 0
 
 
-def make_parser() -> ArgumentParser:
+def make_parser(argv: Sequence[str] = ()) -> ArgumentParser:
     """Return the parser of the options: those of the corpus stand beside the command's own."""
     parser = ArgumentParser(prog="bertlab take-words", exit_on_error=False)
-    parser.add_function_arguments(name_corpus)
+    add_corpus(parser, argv)
     parser.add_function_arguments(take_text, skip={"source", "command"})
     return parser
 

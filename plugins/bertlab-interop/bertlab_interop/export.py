@@ -8,9 +8,10 @@ from typing import Any
 from safetensors import SafetensorError
 
 import bertlab
-from bertlab import CommandError, Pretrained
+from bertlab import CommandError, Pretrained, Run
 from bertlab.extend import (
     OutputError,
+    as_mistakes,
     first_result,
     hook_results,
     load_class,
@@ -59,6 +60,23 @@ def export_model(
     if push is not None:
         push(report.output, None)
     return report
+
+
+def export_run(
+    run: Run,
+    output: str | Path,
+    overwrite: bool = False,
+    repository: str | None = None,
+    form: str = TRANSFORMERS,
+    head: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> ExportReport:
+    """Write the model of a run as a folder that others load, ``run.export("my-bert")``.
+
+    The arguments are those of :func:`export_model`.
+    """
+    with as_mistakes():
+        return export_model(run.directory, output, overwrite, form, head, settings, repository)
 
 
 def write_model(

@@ -1,18 +1,29 @@
 """``bertlab tokenizer --extend``: a model's vocabulary with further pieces, its weights kept."""
 
+from collections.abc import Sequence
+
 from jsonargparse import ArgumentParser
 
-from bertlab.extend import add_to_json, check_model, name_corpus, parse_arguments, say, working
+from bertlab.extend import (
+    add_corpus,
+    add_to_json,
+    check_model,
+    name_corpus,
+    parse_arguments,
+    say,
+    working,
+)
 
 
 def main(argv: list[str]) -> int:
     """Run the command; return the exit code."""
-    given = vars(parse_arguments(make_parser(), argv))
+    given = parse_arguments(make_parser(argv), argv).as_dict()
     check_model(given["model"])
     from bertlab_interop.extend_vocabulary import extend_vocabulary  # noqa: PLC0415  torch
 
     named = ("corpus_format", "text_column", "errors", "language")
     reading = {name: given.pop(name) for name in named}
+    given["special_tokens"] = given["special_tokens"].split()
     if (corpus := given.pop("corpus")) is not None:
         corpus = name_corpus(corpus, **reading)
     with working(f"extending {given['model']}"):
@@ -27,7 +38,7 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def make_parser() -> ArgumentParser:
+def make_parser(argv: Sequence[str] = ()) -> ArgumentParser:
     """Return the parser of the options."""
     parser = ArgumentParser(prog="bertlab tokenizer --extend", exit_on_error=False)
     parser.add_argument(
@@ -41,12 +52,15 @@ def make_parser() -> ArgumentParser:
     parser.add_argument("--add", type=int | None, help="number of pieces to find in the corpus")
     parser.add_argument("--words", type=str | None, help="file of words in its place, one a line")
     parser.add_argument(
+        "--special_tokens",
+        type=str,
+        default="",
+        help="that heads ask for, spaces between: '[E1] [E2]'",
+    )
+    parser.add_argument(
         "--min_frequency", type=int, default=2, help="rarer neighbours are not joined"
     )
     parser.add_argument("--overwrite", type=bool, default=False, help="replace an older export")
     parser.add_argument("--head", type=str | None, help="the one of several heads to write")
-    parser.add_argument(
-        "--corpus", type=str | list[str] | None, help="text to find pieces in, or to measure on"
-    )
-    parser.add_function_arguments(name_corpus, skip={"corpus"})
+    add_corpus(parser, argv, required=False)  # to find pieces in, or to measure on
     return parser

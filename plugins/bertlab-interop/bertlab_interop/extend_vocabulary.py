@@ -15,6 +15,7 @@ from bertlab.extend import (
     one_head,
     read_documents,
     read_pretrained,
+    with_special_tokens,
 )
 from bertlab_interop.export import write_read
 from bertlab_interop.new_pieces import (
@@ -56,6 +57,7 @@ def extend_vocabulary(
     min_frequency: int = 2,
     overwrite: bool = False,
     head: str | None = None,
+    special_tokens: Sequence[str] = (),
 ) -> ExtensionReport:
     """Write a model with further pieces as a folder for ``model.init_from`` and ``data.tokenizer``.
 
@@ -72,14 +74,20 @@ def extend_vocabulary(
         min_frequency: neighbours that stand together less often are not joined.
         overwrite: replace an older export.
         head: the one of several heads that is written.
+        special_tokens: further special tokens that heads or objectives ask for, such as ``[E1]``.
 
     Raises:
-        CommandError: neither ``add`` nor ``words`` is given, or both.
+        CommandError: none of ``add``, ``words`` and ``special_tokens`` is given, or both of the
+            first two.
         TokenizerError: a word cannot be a new piece, or the corpus gives fewer than ``add``.
         CheckpointError: the model has no form that ``transformers`` loads.
     """
-    if (add is None) == (words is None):
+    if add is not None and words is not None:
         raise CommandError("--add, --words: expected one of them: a number, or a list of words")
+    if add is None and words is None and not special_tokens:
+        raise CommandError(
+            "--add, --words, --special_tokens: expected one of them: a number, words, or tokens"
+        )
     if add is not None:
         check_at_least("add", add, 1)
         if corpus is None:
@@ -95,11 +103,16 @@ def extend_vocabulary(
     if listed is not None:
         source = str(words) if isinstance(words, str | Path) else "the list"
         new = pieces_of_words(vocabulary, listed, source)
-    else:
+    elif add is not None:
         assert counted is not None
-        assert add is not None
         new = pieces_of_corpus(vocabulary, counted[0], add, min_frequency, name)
-    tokenizer = vocabulary.with_pieces(new)
+    else:
+        new = NewPieces()
+    tokenizer = with_special_tokens(vocabulary.with_pieces(new), special_tokens)
+    # what stood for a special token, a word in brackets: the mean of its pieces is a beginning
+    first = vocabulary.tokenizer.vocab_size + len(new.old_ids)
+    for token in map(tokenizer.token, range(first, tokenizer.vocab_size)):
+        new.old_ids[token] = tuple(vocabulary.tokenizer.encode(token))
     grown = grow(start, new)
     rate = None
     if counted is not None and counted[1]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from lightning.pytorch import Callback, LightningModule, Trainer
 from matplotlib.figure import Figure
 
+from bertlab import Run
 from bertlab.extend import read_curves, replacing
 from bertlab_pages.word_curves import Curve
 
@@ -32,6 +33,11 @@ class ShownFigure(Figure):
         image = io.BytesIO()
         self.savefig(image, format="png", dpi=100)
         return image.getvalue()
+
+
+def plot(run: Run) -> Figure:
+    """Return the picture of losses and scores of a run against steps: ``run.plot()``."""
+    return draw_curves(read_curves(run.directory))
 
 
 def draw_curves(curves: dict[str, Curve]) -> Figure:

@@ -1,4 +1,4 @@
-"""The reader of columns that hold lists: texts, tags, labels, answers."""
+"""The reader of columns that hold more than one value: texts, tags, labels, answers, spans."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,17 +10,19 @@ from bertlab.extend import (
     checked_string,
     checked_text,
     looks_printed,
+    number_of,
     show_value,
 )
 from bertlab_tasks.label_cells import LabelCells, find_label_cells
 from bertlab_tasks.printed_cells import parse_printed
+from bertlab_tasks.span_windows import nearest_occurrence
 
 
 class ListReader(ColumnReader):
-    """Reads the values of a column of a kind other than ``text`` and ``label``.
+    """Reads the values of a column of a kind other than ``text``, ``label`` and ``number``.
 
-    ``texts`` and ``tags`` are lists of texts, ``labels`` lists of names, ``answers`` lists under
-    ``text`` and ``answer_start``.
+    ``texts`` and ``tags`` are lists of texts, ``labels`` lists of names, ``numbers`` lists of
+    numbers, ``answers`` lists under ``text`` and ``answer_start``, ``span`` a start and an end.
     """
 
     cells: LabelCells | None = None  # how several labels are written; None: go by the row alone
@@ -57,8 +59,17 @@ class ListReader(ColumnReader):
             "tags": self._tags,
             "answers": _answers,
             "texts": _texts,
+            "numbers": _numbers,
+            "span": _span,
         }
         return read[self._kind](value, place)
+
+    def settle(self, values: dict[str, Any], where: str) -> None:
+        """Find a span that is given by its text, and check that it lies in its column's text."""
+        column = self.mapped.column
+        if column.name in values and column.of in values:
+            place = f"{where}: {self.mapped.place}"
+            values[column.name] = _located(values[column.name], values[column.of], column.of, place)
 
     def _several_labels(self, value: object, place: str) -> list[str] | None:
         cells = self.cells
@@ -116,6 +127,58 @@ def _are_strings(values: list[Any]) -> bool:
     """Return whether all are plain texts; if not, :func:`_string` says what is wrong with which."""
     # half a surrogate pair is not printable; one joined text is checked faster than each
     return all(type(value) is str for value in values) and "".join(values).isprintable()
+
+
+def _numbers(value: object, place: str) -> list[float]:
+    value = _list(value)
+    if not isinstance(value, list):
+        raise DataError(f"{place}: found {show_value(value)}, expected a list of numbers")
+    return [number_of(each, f"{place}[{n}]") for n, each in enumerate(value)]
+
+
+Span = tuple[int | None, int | None, str | None]  # start, end, text; what a row does not give: None
+
+
+def _span(value: object, place: str) -> Span:
+    match _list(value):
+        case str(text) if text.strip():
+            return None, None, checked_text(text, place).strip()
+        case [start, end]:
+            return _character(start, place), _character(end, place), None
+        case {"text": str(text), "start": start}:
+            return _character(start, place), None, checked_text(text, place)
+        case {"start": start, "end": end}:
+            return _character(start, place), _character(end, place), None
+    raise DataError(
+        f"{place}: found {show_value(value)}, expected a text that occurs in the row, [start, end] "
+        'in characters, {"start": …, "end": …} or {"text": …, "start": …}'
+    )
+
+
+def _character(found: object, place: str) -> int:
+    """Return the number of a character; cells of a table are text."""
+    number = number_of(found, place)
+    if number < 0 or number != int(number):
+        raise DataError(f"{place}: found {found!r}, expected the number of a character, from 0")
+    return int(number)
+
+
+def _located(span: Span, text: str, of: str, place: str) -> tuple[int, int]:
+    start, end, given = span
+    if given is not None:
+        end = None
+        if start is None:
+            start = nearest_occurrence(text, given, 0)
+        if start is not None and text.startswith(given, start):
+            end = start + len(given)
+    if start is None or end is None or not start < end <= len(text):
+        found = repr(given)[:60] if given is not None else f"[{start}, {end}]"
+        at = f" at {start}" if given is not None and start is not None else ""
+        raise DataError(
+            f"{place}: found {found}{at}, which is not in {of} ({len(text)} characters: "
+            f"{text[:40]!r}…)"
+        )
+    return start, end
 
 
 def _answers(value: object, place: str) -> dict[str, list[Any]]:

@@ -11,7 +11,7 @@ from jsonargparse import ArgumentParser, Namespace
 from torch import nn
 
 from bertlab.api import Column, DataSource, Head, Objective, Task
-from bertlab.extend import GROUPS, Kind, listed
+from bertlab.extend import GROUPS, SPECIAL_TOKENS, Kind, listed
 from bertlab_conformance.cases import Case, SourceCase, bases
 from bertlab_conformance.check import (
     ALL_KINDS,
@@ -48,9 +48,9 @@ def methods_take_what_they_are_given(case: Case) -> None:
         )
 
 
-@check(*ALL_KINDS, "hooks")
+@check(*ALL_KINDS, "name", "hooks")
 def has_a_summary(case: Case) -> None:
-    """The class, or module of hooks, has a docstring, whose first line help and lists show."""
+    """The class, function or module of hooks has a docstring, whose first line help shows."""
     first = (case.plugin.__doc__ or "").strip().splitlines()[:1]
     if not first or not first[0].strip():
         raise ConformanceFailure(
@@ -139,6 +139,20 @@ def class_attributes_have_their_types(case: TaskCase) -> None:
             # uses_pooled: ClassVar[bool], not the annotations of instances
             if str(hints[name]).startswith("typing.ClassVar"):
                 _check_attribute(case.plugin, name, get_args(hints[name])[0])
+
+
+@check(*TASK_KINDS, after=("class_attributes_have_their_types",))
+def special_tokens_can_be_added(case: TaskCase) -> None:
+    """``special_tokens`` differ, have no spaces, and none has a role of its own already."""
+    tokens = case.plugin.special_tokens
+    wrong = [each for each in tokens if each.split() != [each] or each in SPECIAL_TOKENS]
+    wrong += [each for each in set(tokens) if tokens.count(each) > 1]
+    if wrong:
+        raise ConformanceFailure(
+            f"special_tokens has {wrong[0]!r}",
+            "name each once, without spaces, in brackets that no text has: '[E1]'; [MASK] and the "
+            "others of BERT are there: requires_mask, tokenizer.cls_id",
+        )
 
 
 @check("head", after=("class_attributes_have_their_types",))

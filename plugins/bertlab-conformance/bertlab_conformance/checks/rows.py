@@ -55,12 +55,16 @@ def given_rows_are_readable(case: HeadCase | EvaluationCase) -> None:
                 continue
             mapped = Mapped(column, column.name, column.name, None)
             try:  # caught: a list where a text is declared, a number that no file would give
-                read = column_reader(mapped).read(row.values, row.where)
+                reader = column_reader(mapped)
+                values = {**row.values, column.name: reader.read(row.values, row.where)}
+                if column.of:
+                    reader.settle(values, row.where)
             except DataError as error:
                 raise ConformanceFailure(
                     f"no run would get this row: {error}",
                     f"give a value of the kind {column.kind!r}, or declare another kind",
                 ) from error
+            read = values[column.name]
             if column.name in row.values and read != row.values[column.name]:
                 raise ConformanceFailure(
                     f"{row.where}: {column.name} is {row.values[column.name]!r}, and a run would "
