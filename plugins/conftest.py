@@ -37,15 +37,19 @@ __all__ = [
     "undrawn",
 ]
 
+# the kit runs an objective and a head in CI, all others at night
+IN_CI = ("test_mlm[", "test_single_sentence[")
 # checks of the kit that need a run of fit
 IN_A_RUN = {each.name for each in vars(whole_runs).values() if isinstance(each, Check)}
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Divide the tests into tiers; checks of the kit in a whole run are slow."""
+    """Divide the tests into tiers; checks of the kit in a whole run are slow or nightly."""
     divide(config, items)
     for item in items:
         given = getattr(item, "callspec", None)
         if isinstance(item, pytest.Function) and given and given.params.get("check") in IN_A_RUN:
             item.add_marker("slow")
+            if not item.name.startswith(IN_CI):
+                item.add_marker("nightly")

@@ -263,7 +263,7 @@ def bertlab(capsys: pytest.CaptureFixture[str]) -> Command:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Divide the tests into tiers: where one case of a test is enough for a tier, it has the first.
 
-    All that is nightly is slow too; so are checks of the kit that need a whole run.
+    All that is nightly is slow too.
     """
     if config.stash.get(IN_TIERS, False):  # by the packages' conftest.py
         return
@@ -279,7 +279,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         elif item.get_closest_marker("first_slow"):
             item.add_marker("slow")
         tests_seen.add(test)
-        if item.get_closest_marker("nightly") or item.name.endswith("[works_in_a_run]"):
+        if item.get_closest_marker("nightly"):
             item.add_marker("slow")
 
 

@@ -148,8 +148,13 @@ def test_pickled_code_is_refused_and_never_runs(tmp_path: Path, form: str) -> No
         assert intruded.exists()
 
 
-@pytest.mark.first_fast
-@pytest.mark.parametrize("name", sorted(hash_pickles(random.Random(0))))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(each, marks=[pytest.mark.nightly] * (each == "sets"))  # seconds to make
+        for each in sorted(hash_pickles(random.Random(0)))
+    ],
+)
 @pytest.mark.parametrize("form", ["zip", "legacy"])
 def test_values_in_each_other_are_neither_hashed_nor_copied(
     tmp_path: Path, name: str, form: str

@@ -92,7 +92,7 @@ def test_a_class_works_in_a_run(name: str, examples: Path) -> None:
     assert passed_checks(conformance(found), whole_run=True) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_example_objective_is_tested_as_written(examples: Path) -> None:
     """Each check is a test; one of them is enough here: all have run above."""
     test = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_long_text.py"]

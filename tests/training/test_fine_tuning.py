@@ -63,7 +63,7 @@ TASKS = [
 FAST = ("single_sentence", "span")
 
 
-@pytest.mark.slow
+@pytest.mark.first_slow
 @pytest.mark.parametrize(
     ("head", "source", "metric"),
     [each if each[0] in FAST else pytest.param(*each, marks=pytest.mark.slow) for each in TASKS],

@@ -94,7 +94,7 @@ def test_exactly_the_check_made_for_it_catches_a_bug(plugin):
     "plugin",
     [
         # those that a run finds need one; the bugs of the other checks are found in a moment
-        pytest.param(each, marks=[pytest.mark.slow] * (each.expects[0] in OF_A_RUN))
+        pytest.param(each, marks=[pytest.mark.nightly] * (each.expects[0] in OF_A_RUN))
         for each in [*BUGS, *SMALL_BUGS]
     ],
     ids=lambda plugin: plugin.__name__,
@@ -111,7 +111,7 @@ def test_the_same_plugins_without_a_bug_pass(plugin):
     assert failures(plugin, wanted=lambda name: name not in SLOW) == {}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("plugin", GOOD, ids=lambda plugin: plugin.__name__)
 def test_they_pass_in_whole_runs(plugin):
     assert failures(plugin, wanted=lambda name: name in SLOW) == {}

@@ -81,7 +81,7 @@ def assert_close(found: Any, expected: Any, where: str = "") -> None:
         assert found == expected, where
 
 
-@pytest.mark.slow
+@pytest.mark.first_slow
 @pytest.mark.parametrize(("head", "labels", "rows"), HEADS, ids=[each[0]["name"] for each in HEADS])
 def test_the_same_rows_come_out(
     bertlab: Command,
@@ -100,7 +100,7 @@ def test_the_same_rows_come_out(
     assert_close(predicted(bertlab, out, "--backend", "onnx", *given), expected)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_fill_in_comes_out(bertlab: Command, tmp_path: Path) -> None:
     torch.manual_seed(0)
     encoder = randomized(BertEncoder(**SIZES))
@@ -133,7 +133,7 @@ def mine(exported: Path, tmp_path: Path) -> Path:
     return tmp_path / "mine"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_export_is_found_by_itself_and_scored(bertlab: Command, exported: Path) -> None:
     rows = exported.parent / "rows.jsonl"
     run = exported.parent / "run.ckpt"
@@ -255,7 +255,7 @@ CHANGES: dict[str, tuple[str, Callable[[Path], object], str]] = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_changed_folder_is_one_line(bertlab: Command, mine: Path, name: str) -> None:
     file, change, words = CHANGES[name]
@@ -268,7 +268,7 @@ def test_a_changed_folder_is_one_line(bertlab: Command, mine: Path, name: str) -
     assert words in error
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_what_the_export_brings_is_a_closed_list(
     bertlab: Command, mine: Path, tmp_path: Path
 ) -> None:
@@ -279,7 +279,7 @@ def test_what_the_export_brings_is_a_closed_list(
     assert not elsewhere.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_mistake_is_one_line(
     bertlab: Command, exported: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -300,7 +300,7 @@ def test_a_mistake_is_one_line(
     assert "onnx and onnxruntime not installed; pip install" in mistake(*use)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_head_that_is_not_in_the_file_is_named(bertlab: Command, mine: Path) -> None:
     def without(content: dict[str, Any]) -> None:
         content["bertlab"]["config"]["model"] = {"encoder": {"name": "bert"}, "objectives": {}}
@@ -312,7 +312,7 @@ def test_a_head_that_is_not_in_the_file_is_named(bertlab: Command, mine: Path) -
     assert "its feature_tagging has more than one layer; use the model that was exported" in error
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_export_compares_speed_and_scores(bertlab: Command, tmp_path: Path) -> None:
     run, out = tmp_path / "run.ckpt", tmp_path / "out"
     encoder, head = write_run(run, {"name": "single_sentence"}, POLARITY, **SETTINGS)
@@ -343,7 +343,7 @@ def test_what_cannot_be_compared_is_one_line(bertlab: Command, tmp_path: Path) -
     assert "--validation dev.csv: --format transformers has no such report" in error
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("rows", ["missing.jsonl", "no truth"])
 def test_rows_that_cannot_be_scored_leave_no_export(
     bertlab: Command, tmp_path: Path, rows: str

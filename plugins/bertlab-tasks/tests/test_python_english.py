@@ -127,7 +127,7 @@ def test_one_sentence_alone_tells_nothing(tasks, pages):
             assert of_page["same_page"] == of_page["other_page"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_another_process_makes_the_same_rows_and_imports_none_of_the_modules(tasks):
     code = (
         "import json, sys\n"

@@ -206,7 +206,7 @@ def test_an_epoch_reads_every_row_of_every_head_once(
         assert sorted(seen["nearness"]) == list(range(24))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_resuming_in_the_middle_of_an_epoch_is_exact_with_any_number_of_workers(
     files: Path, tiny_run: Path, tmp_path: Path, bertlab: Command
 ) -> None:

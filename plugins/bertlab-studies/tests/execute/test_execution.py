@@ -346,7 +346,7 @@ def test_a_run_killed_with_its_runner_goes_on_from_its_checkpoint(
     assert results(plan, tmp_path) == results(plan, tmp_path / "other")
 
 
-@pytest.mark.first_slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_the_runs_and_the_runner_says_how_to_go_on(
     number: signal.Signals,
