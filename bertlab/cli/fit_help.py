@@ -1,7 +1,6 @@
-"""The help of ``bertlab``, and the short one of ``fit`` and its like: they need no torch."""
+"""The short help of ``fit``, ``validate``, ``test`` and ``predict``, which needs no torch."""
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from textwrap import fill, indent
 
@@ -40,22 +39,4 @@ def short_help(command: str, request: Request) -> str:
         lines += ["", fill(f"Keys that packages add: {added}", 98, subsequent_indent="  ")]
     rest = "[CONFIG] " if takes_config else ""
     lines += ["", f"Every key, with type and default:  bertlab {command} {rest}--help all"]
-    return "\n".join(lines) + "\n"
-
-
-def usage(commands: Mapping[str, str]) -> str:
-    """Return the text of ``bertlab --help``, with a line of each command."""
-    width = max(map(len, commands)) + 1
-    lines = [
-        "usage: bertlab [--version] [--help] COMMAND …",
-        "",
-        "Pre-train, fine-tune and ablate BERT from config files.",
-        "",
-        *(f"  {name:<{width}}{line}" for name, line in commands.items()),
-        "",
-        "Start with:  bertlab fit quickstart",
-        *["With texts of your own:  bertlab init classification my.yaml"][: "init" in commands],
-        "Options of a command:  bertlab COMMAND --help",
-        "A traceback for an error:  BERTLAB_DEBUG=1 bertlab COMMAND …",
-    ]
     return "\n".join(lines) + "\n"

@@ -167,7 +167,7 @@ def _is_true(given: str) -> bool:
 
 
 def _entries(given: dict[str, str], rest: list[str]) -> "list[EvaluationEntry]":
-    if "--config" not in given and not {"-h", "--help"} & {*rest}:
+    if given.get("--evaluation") in installed("evaluation"):
         _check_data(rest)
     if "--config" not in given:
         from bertlab.extend import parse_arguments  # noqa: PLC0415
@@ -194,8 +194,14 @@ def _entries(given: dict[str, str], rest: list[str]) -> "list[EvaluationEntry]":
 
 
 def _check_data(rest: list[str]) -> None:
-    """Refuse rows that are not given or not there, before torch is imported."""
-    found = _take_options(rest, ["--data"])[0]["--data"]
+    """Refuse rows that are not given or not there, before torch is imported.
+
+    Where there are other settings, the parser looks at all of them.
+    """
+    taken, others = _take_options(rest, ["--data"])
+    found = taken["--data"]
+    if others:
+        return
     if not found:
         raise ConfigError("missing: --data")
     is_path = not is_url(found[-1]) and not source_of(found[-1]) and not has_magic(found[-1])
