@@ -103,7 +103,9 @@ def run(arguments: list[str]) -> int:
     if "--json" in arguments:
         return find_command("json").main(arguments)
     if not arguments or arguments[0] in ("-h", "--help", "help"):
-        say(usage())
+        from bertlab.cli.fit_help import usage  # noqa: PLC0415
+
+        say(usage({name: line_of(name) for name in command_names()}))
         return 0
     command, rest = arguments[0], arguments[1:]
     if command == "--version":
@@ -199,25 +201,6 @@ def find_command(name: str) -> "Command":
         )
     found: Command = load_class("command", name, Command)()
     return found
-
-
-def usage() -> str:
-    """Return the text of ``bertlab --help``."""
-    names = command_names()
-    width = max(map(len, names)) + 1
-    lines = [
-        "usage: bertlab [--version] [--help] COMMAND …",
-        "",
-        "Pre-train, fine-tune and ablate BERT from config files.",
-        "",
-        *(f"  {name:<{width}}{line_of(name)}" for name in names),
-        "",
-        "Start with:  bertlab fit quickstart",
-        *["With texts of your own:  bertlab init classification my.yaml"][: "init" in names],
-        "Options of a command:  bertlab COMMAND --help",
-        "A traceback for an error:  BERTLAB_DEBUG=1 bertlab COMMAND …",
-    ]
-    return "\n".join(lines) + "\n"
 
 
 def line_of(command: str) -> str:
