@@ -195,6 +195,7 @@ def test_a_pooled_hugging_face_head_of_a_decoder_starts_anew(tmp_path: Path) -> 
     assert_new(module, report, before, "first token of a left-to-right encoder")
 
 
+@pytest.mark.slow
 def test_a_manifest_tells_the_weights_that_a_run_began_with(
     tiny_run: Path, tiny_config: Path, bertlab: Command, tmp_path: Path
 ) -> None:

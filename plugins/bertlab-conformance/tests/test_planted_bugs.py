@@ -41,6 +41,7 @@ SLOW = {
     "is_a_score_of_the_run",
 }
 
+TAKE_SECONDS = ("WaitsForTorch", "SlowEncoding", "Slow")  # to be slow is their bug
 OF_A_RUN = {each.name for each in vars(whole_runs).values() if isinstance(each, Check)}
 
 
@@ -95,6 +96,8 @@ def test_exactly_the_check_made_for_it_catches_a_bug(plugin):
     [
         # those that a run finds need one; the bugs of the other checks are found in a moment
         pytest.param(each, marks=[pytest.mark.nightly] * (each.expects[0] in OF_A_RUN))
+        if each.__name__ not in TAKE_SECONDS
+        else pytest.param(each, marks=pytest.mark.slow)
         for each in [*BUGS, *SMALL_BUGS]
     ],
     ids=lambda plugin: plugin.__name__,

@@ -157,6 +157,7 @@ def test_what_is_damaged_is_refused(
         load_adapter(tmp_path / "bad.adapter", base)
 
 
+@pytest.mark.slow
 @pytest.mark.first_fast
 @pytest.mark.parametrize(
     ("adapter", "words"),

@@ -74,6 +74,7 @@ def test_a_language_model_says_what_predict_says(view: ModelView) -> None:
     assert pair == view.model.predict(("Open it.", "Then read."))[0]
 
 
+@pytest.mark.slow
 def test_the_last_layer_predicts_what_the_model_predicts(view: ModelView) -> None:
     layers = view.layers({"text": TEXT})["layers"]
     assert len(layers) == view.model.encoder.num_hidden_layers + 1

@@ -121,6 +121,7 @@ def test_it_goes_on_in_the_fine_tuning(adapted: api.Run, tmp_path: Path, bertlab
     assert ours.keys() == theirs.keys()
 
 
+@pytest.mark.slow
 def test_one_stage_before_needs_no_share(adapted: api.Run) -> None:
     stages = read_stages({"masked": {}, "finetune": HEAD})
     assert [float(each.share) for each in stages] == [1, 0]
