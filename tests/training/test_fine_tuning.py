@@ -104,6 +104,7 @@ def test_predictions_come_in_the_order_of_the_input(
     run = tmp_path / "run"
     given = arguments(tiny_run, files, "single_sentence", "singles.jsonl")
     assert bertlab("fit", *given, "--trainer.max_epochs", "1", "--run_dir", run)[0] == 0
+    assert json.loads((run / "manifest.json").read_text())["data"].keys() == {"train", "validation"}
     texts = [f"{'very ' * (number % 7)}red number {number}" for number in range(600)]
     source = tmp_path / "new.txt"
     output = tmp_path / "out.jsonl"

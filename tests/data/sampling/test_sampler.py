@@ -11,7 +11,7 @@ from scipy import stats
 from bertlab.api.rng import CounterRNG
 from bertlab.data.pretraining import split_documents
 from bertlab.data.run_length import mean_sequence_length
-from bertlab.data.sampler import load_sampler
+from bertlab.data.sampler import TextPlaces, load_sampler
 from bertlab.errors import ConfigError, CorpusError, UnknownPluginError
 
 CLS, SEP, VOCAB = 2, 3, 1000
@@ -336,6 +336,20 @@ def test_sequences_start_at_sentences_or_words(input_format):
     starts = np.array([piece[0] for sequence in pieces for piece in sequence])
     begins_word = (store.tokens[starts] < 700) | (starts % 5000 == 0)
     assert begins_word.mean() > 0.98
+
+
+def test_a_place_moves_to_the_nearest_sentence_within_reach_else_to_the_next_word():
+    store, end, reach = make_store([[7, 5, 30, 2, 4], [12]]), 48, 4
+    continues = np.arange(VOCAB) % 3 > 0
+    expected = []
+    for place in range(end):
+        starts = [start for start in store.sentence_offsets if start < end]
+        nearest = min(starts, key=lambda start: (abs(start - place), start))
+        words = range(place, min(place + reach + 1, end))
+        word = next((each for each in words if not continues[store.tokens[each]]), place)
+        expected.append(nearest if abs(nearest - place) <= reach else word)
+    found = TextPlaces(store, continues, reach).sentence_start(np.arange(end), np.full(end, end))
+    assert found.tolist() == expected
 
 
 def test_chunks_without_word_or_sentence_starts_are_still_split():
