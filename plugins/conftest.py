@@ -44,9 +44,9 @@ IN_A_RUN = {each.name for each in vars(whole_runs).values() if isinstance(each, 
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Divide the tests into tiers; checks of the kit in a whole run are slow or nightly."""
-    divide(config, items)
+    divide(items)
     for item in items:
         given = getattr(item, "callspec", None)
         if isinstance(item, pytest.Function) and given and given.params.get("check") in IN_A_RUN:

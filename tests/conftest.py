@@ -50,7 +50,6 @@ trainer: {max_steps: 6, val_check_interval: 3, log_every_n_steps: 1, accelerator
 """
 
 
-IN_TIERS = pytest.StashKey[bool]()
 HOOK_MODULES = len(entry_points(group=hooks.HOOKS))
 
 
@@ -260,14 +259,11 @@ def bertlab(capsys: pytest.CaptureFixture[str]) -> Command:
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Divide the tests into tiers: where one case of a test is enough for a tier, it has the first.
 
     All that is nightly is slow too.
     """
-    if config.stash.get(IN_TIERS, False):  # by the packages' conftest.py
-        return
-    config.stash[IN_TIERS] = True
     tests_seen = set()
     for item in items:
         test = item.nodeid.partition("[")[0]

@@ -109,9 +109,8 @@ class Case:
     def corpus(self) -> SampleCorpus:
         """Text of the vocabulary."""
         given = self.options.vocabulary
-        asked = getattr(
-            self.plugin, "special_tokens", ()
-        )  # of a task; a tokenizer's are a property
+        # of a task; those of a tokenizer are a property
+        asked = getattr(self.plugin, "special_tokens", ())
         special = asked if isinstance(asked, tuple) else ()
         return _corpus(None if given is None else tuple(given), special)
 
