@@ -12,6 +12,7 @@ import importlib.util
 import pydoc_data.topics
 import signal
 import sys
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -262,19 +263,18 @@ def bertlab(capsys: pytest.CaptureFixture[str]) -> Command:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Divide the tests into tiers: where one case of a test is enough for a tier, it has the first.
 
-    All that is nightly is slow too.
+    Of a test that is ``first_fast`` and ``first_slow`` the first case is fast, the second slow, and
+    all others are nightly. All that is nightly is slow too.
     """
-    tests_seen = set()
+    cases: Counter[str] = Counter()
     for item in items:
+        fast, slow = map(item.get_closest_marker, ("first_fast", "first_slow"))
         test = item.nodeid.partition("[")[0]
-        if test in tests_seen:
-            if item.get_closest_marker("first_fast"):
-                item.add_marker("slow")
-            if item.get_closest_marker("first_slow"):
-                item.add_marker("nightly")
-        elif item.get_closest_marker("first_slow"):
+        place, cases[test] = cases[test], cases[test] + 1
+        if place >= bool(fast) and (fast or slow):
             item.add_marker("slow")
-        tests_seen.add(test)
+        if slow and place > bool(fast):
+            item.add_marker("nightly")
         if item.get_closest_marker("nightly"):
             item.add_marker("slow")
 

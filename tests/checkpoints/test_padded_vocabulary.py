@@ -43,7 +43,7 @@ def test_its_scores_are_those_of_transformers(padded: Path) -> None:
     assert sum(found.values()) == pytest.approx(theirs.sum().item(), abs=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_run_keeps_the_rows_resumes_and_is_exported(
     padded: Path, tiny_config: Path, tmp_path: Path
 ) -> None:

@@ -65,6 +65,7 @@ def test_a_checkpoint_is_released(
 
 
 @pytest.mark.first_fast
+@pytest.mark.first_slow
 @pytest.mark.parametrize("from_scratch", ["true", "false"])
 @pytest.mark.parametrize("exported", [False, True])
 def test_a_warm_start_is_released(

@@ -175,6 +175,7 @@ CHECKED_LATE = [
 
 
 @pytest.mark.first_fast
+@pytest.mark.first_slow
 @pytest.mark.parametrize(("arguments", "words"), CHECKED_LATE)
 def test_an_argument_of_fit_that_is_checked_late(
     fit: Refused, arguments: str, words: list[str]
@@ -493,6 +494,7 @@ def test_a_run_directory_in_use_or_a_file(
 
 
 @pytest.mark.first_fast
+@pytest.mark.first_slow
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

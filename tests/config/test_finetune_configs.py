@@ -122,6 +122,7 @@ MONITORED = {
 
 
 @pytest.mark.first_fast
+@pytest.mark.first_slow
 @pytest.mark.parametrize("name", ORIGINAL)
 def test_a_recipe_reads_files_in_the_original_format(
     name: str, tiny_run: Path, tmp_path: Path, bertlab: Command

@@ -151,6 +151,7 @@ def check_repeats(seed: int, form: Sequence[str], file: Path) -> None:
 
 
 @pytest.mark.first_fast
+@pytest.mark.first_slow
 @pytest.mark.parametrize(
     "seed", [*range(4), *(pytest.param(each, marks=pytest.mark.slow) for each in range(4, 12))]
 )

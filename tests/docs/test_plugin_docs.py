@@ -74,7 +74,7 @@ def test_a_whole_class_is_thirty_lines_or_less(name: str) -> None:
     assert len([line for line in after_imports.splitlines() if line.strip()]) <= 30
 
 
-@pytest.mark.slow
+@pytest.mark.first_slow
 @pytest.mark.parametrize("name", list(CLASSES))
 def test_a_class_conforms(name: str, examples: Path) -> None:
     own, contract = CLASSES[name]

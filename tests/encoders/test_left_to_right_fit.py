@@ -44,7 +44,7 @@ def arguments(start: Path, rows: Path, run: Path, *more: str) -> list[str]:
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.first_slow
 @pytest.mark.parametrize(
     "bilstm_layers", [0, *(pytest.param(each, marks=pytest.mark.slow) for each in (1, 2))]
 )

@@ -39,6 +39,7 @@ def test_a_compiled_run_ends_as_a_plain_one(
         assert torch.allclose(weight, compiled_weights[name], atol=1e-5), name
 
 
+@pytest.mark.first_slow
 @pytest.mark.parametrize("kind", [BertEncoder, ModernEncoder])
 def test_batches_of_other_shapes_compile_nothing_anew(
     kind: type[BertEncoder | ModernEncoder],

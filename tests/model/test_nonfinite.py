@@ -56,6 +56,7 @@ def read(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 
 
 @pytest.mark.first_fast
+@pytest.mark.first_slow
 @pytest.mark.usefixtures("read")
 @pytest.mark.parametrize("factor", [math.nan, math.inf, 1e38])
 @pytest.mark.parametrize("clip", [1.0, "null"])
@@ -98,7 +99,7 @@ def test_nothing_is_saved_or_finished_after_a_step_that_was_not_taken(
     assert saved == (["step-3.ckpt"] if step == 6 else [])
 
 
-@pytest.mark.slow
+@pytest.mark.first_slow
 @pytest.mark.usefixtures("read")
 def test_a_skipped_step_changes_no_weight(
     spoil: Spoil,

@@ -129,7 +129,7 @@ def test_a_rate_without_an_end_is_refused() -> None:
     assert held._recipe_at(Progress(4, math.inf)).rate == pytest.approx(0.3)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_run_goes_on_bit_by_bit_with_muon_and_a_changing_rate(
     tiny_config: Any, tmp_path: Any, bertlab: Command
 ) -> None:

@@ -96,7 +96,7 @@ def test_realised_share_is_the_rate(million, unit, rate):
         assert abs(score) < 3.3
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_position_is_as_likely_as_another(million):
     _, positions, _ = apply(million)
     countable = million.position_ids[CLASSES.countable(million)]

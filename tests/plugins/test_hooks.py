@@ -168,6 +168,7 @@ def test_a_key_that_there_is_already_leaves_its_package_out(
 
 
 @pytest.mark.first_fast
+@pytest.mark.first_slow
 @pytest.mark.parametrize(
     ("package", "key", "value"),
     [
@@ -360,6 +361,7 @@ def test_a_plugin_may_ask_for_some_arguments_only(stranger: Path) -> None:
 
 
 @pytest.mark.first_fast
+@pytest.mark.first_slow
 @pytest.mark.parametrize(
     ("code", "words"),
     [

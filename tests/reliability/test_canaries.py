@@ -173,6 +173,7 @@ OF_A_RUN = (
 )
 
 
+@pytest.mark.first_slow
 @each_plant
 @pytest.mark.parametrize(
     "names",
@@ -322,6 +323,7 @@ def test_labelled_rows(form: str, plant: Plant, sung: Path, folder: Path, tiny_r
     )
 
 
+@pytest.mark.first_slow
 @each_plant
 @pytest.mark.parametrize("name", ["dataset_info.json", "state.json"])
 def test_a_saved_data_set(
@@ -340,6 +342,7 @@ def test_a_saved_data_set(
 RUN_FILES = ("config.yaml", "manifest.json", "results.json", "best.json", "predictions.jsonl")
 
 
+@pytest.mark.first_slow
 @each_plant
 @pytest.mark.parametrize(
     "name", ["study.yaml", "plan.json", "analysis.json", "attempts", "base.yaml", *RUN_FILES]

@@ -48,6 +48,7 @@ FOLDERS = ["csv", "tensorboard", "tokenizer", "evaluations", "csv/version_9", "w
 
 
 @pytest.mark.first_fast
+@pytest.mark.first_slow
 @pytest.mark.parametrize("name", [*FILES, *FOLDERS])
 def test_no_link_of_a_run_is_followed(
     run: Path, outside: Path, bertlab: Command, name: str

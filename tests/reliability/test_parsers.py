@@ -20,6 +20,7 @@ def test_a_whole_file_is_taken(parser: Parser, tmp_path: Path) -> None:
 
 
 @pytest.mark.first_fast
+@pytest.mark.first_slow
 @PARSED
 def test_damaged_bytes(parser: Parser, search: Search, tmp_path: Path) -> None:
     path = tmp_path / parser.file

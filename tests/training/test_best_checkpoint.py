@@ -70,7 +70,7 @@ def test_the_better_end_of_a_named_metric(
     assert best["checkpoint"] == f"step-{best['step']}.ckpt"
 
 
-@pytest.mark.slow
+@pytest.mark.first_slow
 @pytest.mark.parametrize("monitor", ["val/loss", "train/loss", "train/mlm/loss"])
 def test_the_best_by_any_logged_figure_is_told(
     tiny_config: Path, tmp_path: Path, bertlab: Command, monitor: str
@@ -176,6 +176,7 @@ def test_names_of_sets_and_types() -> None:
 
 
 @pytest.mark.first_fast
+@pytest.mark.first_slow
 @pytest.mark.parametrize(
     ("settings", "kept"),
     [
@@ -206,7 +207,7 @@ def test_what_is_kept_of_steps_and_evaluations(
     assert files(run) == (kept or ["last.ckpt", *(f"step-{n}.ckpt" for n in (2, 3, 4, 6))])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_step_of_an_accumulated_batch_is_not_saved_halfway(
     tiny_config: Path, tmp_path: Path, bertlab: Command
 ) -> None:
@@ -233,7 +234,7 @@ def test_files_that_would_replace_each_other_are_refused(settings: dict[str, obj
         check_checkpoints({"save_top_k": 1, "save_last": True, **settings})
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_without_last_the_newest_whole_checkpoint_goes_on(
     tiny_config: Path, tmp_path: Path, bertlab: Command
 ) -> None:

@@ -63,7 +63,7 @@ def dataset(data: PretrainingData, steps: int, **devices: int) -> StepDataset:
     return StepDataset(stream, sizes, **devices)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_run_goes_on_bit_by_bit(tiny_config: Path, tmp_path: Path, bertlab: Command) -> None:
     given = [*ARGUMENTS, "--model.optimizer", "muon"]
     whole, again = tmp_path / "whole", tmp_path / "again"

@@ -113,7 +113,7 @@ def test_another_version_is_said_and_recorded(packages: Path, run: Path, bertlab
     assert contents[0] == contents[1] != contents[2]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_run_of_an_older_bertlab_is_compared_by_its_manifest(
     packages: Path, run: Path, bertlab: Command
 ) -> None:

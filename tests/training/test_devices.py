@@ -77,27 +77,43 @@ def given_by(name: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def by_two(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of all runs of two processes with DDP."""
+    """The folder of the runs of two processes with DDP that CI needs."""
     folder = tmp_path_factory.mktemp("by two")
     config = ("--config", tiny_config)
-    runs = {folder / name: (*config, *given_by(name)) for name in SETTINGS}
-    runs[folder / "dropped"] = (*config, *DROPOUTS)
-    runs[folder / "whole"] = (*config, *DROPOUT)
     third = folder / "whole" / "checkpoints" / "step-3.ckpt"
-    runs[folder / "resumed"] = ("--ckpt_path", third)
+    runs = {
+        folder / "pairs": (*config, *given_by("pairs")),
+        folder / "whole": (*config, *DROPOUT),
+        folder / "resumed": ("--ckpt_path", third),
+    }
     fits_by_two("ddp", runs)
     return folder
 
 
-@pytest.mark.slow
+@pytest.fixture(scope="module")
+def more_by_two(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of those that are run at night."""
+    folder = tmp_path_factory.mktemp("more by two")
+    config = ("--config", tiny_config)
+    runs = {folder / name: (*config, *given_by(name)) for name in SETTINGS if name != "pairs"}
+    fits_by_two("ddp", {**runs, folder / "dropped": (*config, *DROPOUTS)})
+    return folder
+
+
+@pytest.mark.first_slow
 @pytest.mark.parametrize("name", SETTINGS)
 def test_two_processes_equal_one(
-    name: str, by_two: Path, tiny_config: Path, tmp_path: Path, bertlab: Command
+    name: str,
+    request: pytest.FixtureRequest,
+    tiny_config: Path,
+    tmp_path: Path,
+    bertlab: Command,
 ) -> None:
     common = ("--config", tiny_config, *given_by(name))
     code, _, error = bertlab("fit", *common, "--run_dir", tmp_path / "one")
     assert code == 0, error
-    assert_same_end(tmp_path / "one", by_two / name)
+    folder = request.getfixturevalue("by_two" if name == "pairs" else "more_by_two")
+    assert_same_end(tmp_path / "one", folder / name)
 
 
 @pytest.mark.nightly
@@ -136,7 +152,7 @@ def test_a_second_phase_takes_the_optimizer_over_under_any_strategy(
 
 @pytest.mark.nightly
 def test_two_processes_drop_what_one_does_that_accumulates_two_batches(
-    by_two: Path, tiny_config: Path, tmp_path: Path, bertlab: Command
+    more_by_two: Path, tiny_config: Path, tmp_path: Path, bertlab: Command
 ) -> None:
     divided, one = tmp_path / "divided", tmp_path / "one"
     fit_by_two("fsdp", divided, "--config", tiny_config, *DROPOUTS)
@@ -144,7 +160,7 @@ def test_two_processes_drop_what_one_does_that_accumulates_two_batches(
     accumulate += ["--trainer.val_check_interval", "6"]  # counts batches
     code, _, error = bertlab("fit", *accumulate, "--run_dir", one)
     assert code == 0, error
-    assert_same_end(one, by_two / "dropped")
+    assert_same_end(one, more_by_two / "dropped")
     assert_same_end(one, divided)
     other = [*accumulate, "--seed.dropout", "4", "--run_dir", tmp_path / "other"]
     assert bertlab("fit", *other)[0] == 0

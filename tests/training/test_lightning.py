@@ -24,6 +24,7 @@ def test_the_reference_names_all() -> None:
 
 
 @pytest.mark.first_fast
+@pytest.mark.first_slow
 @pytest.mark.parametrize(
     "settings",
     [
@@ -54,6 +55,7 @@ def test_what_leaves_the_steps_as_they_are(
 
 
 @pytest.mark.first_fast
+@pytest.mark.first_slow
 @pytest.mark.parametrize(
     ("settings", "key"),
     [

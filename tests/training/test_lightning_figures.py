@@ -94,6 +94,7 @@ def by_norm(parameters: Sequence[nn.Parameter]) -> object:
 
 
 @pytest.mark.first_fast
+@pytest.mark.first_slow
 @pytest.mark.parametrize(
     ("settings", "clip", "autocast"),
     [

@@ -78,7 +78,7 @@ def test_a_run_has_the_rates_of_a_plain_loop(tiny_config: Path, tmp_path: Path) 
     assert rates[steps[-1]] < rates[steps[0]]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_it_goes_on_exactly(tiny_config: Path, tmp_path: Path) -> None:
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     bertlab.fit(tiny_config, settings(whole, PLATEAU, **{"checkpoint.save_top_k": -1}))
@@ -94,7 +94,7 @@ def test_it_goes_on_exactly(tiny_config: Path, tmp_path: Path) -> None:
     assert results[0] == results[1]
 
 
-@pytest.mark.slow
+@pytest.mark.first_slow
 @pytest.mark.parametrize(
     ("key", "schedule", "words"),
     [

@@ -211,6 +211,7 @@ def test_what_no_table_holds(bertlab: Command, classifier: Path, tmp_path: Path)
 
 
 @pytest.mark.first_fast
+@pytest.mark.first_slow
 @pytest.mark.parametrize("form", ["csv", "parquet", "jsonl"])
 @pytest.mark.parametrize(
     "ids", [[2**63 + 1, 5], [2**64, 5], [5] * 1001 + [2**64 - 1], [-1] * 1001 + [2**63]], ids=len

@@ -278,6 +278,7 @@ def another_order(path: Path) -> None:
 
 
 @pytest.mark.first_fast
+@pytest.mark.first_slow
 @pytest.mark.parametrize("change", [one_more, one_label, another_order])
 @pytest.mark.parametrize("split", ["train", "same", "other"])
 def test_changed_rows_stop_by_name(

@@ -47,7 +47,7 @@ def undisturbed(
 
 
 # the first; the end of a window; at an evaluation; amid a window between two evaluations
-@pytest.mark.slow
+@pytest.mark.first_slow
 @pytest.mark.parametrize(
     "batch", [15, *(pytest.param(each, marks=pytest.mark.slow) for each in (1, 6, 8))]
 )

@@ -107,6 +107,7 @@ def checkpoint(run: Path) -> dict[str, Any]:
 
 
 @pytest.mark.first_fast
+@pytest.mark.first_slow
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -165,6 +165,7 @@ def brought(config: dict[str, Any], command: str) -> RunConfig:
 
 
 @pytest.mark.first_fast
+@pytest.mark.first_slow
 @pytest.mark.parametrize(("key", "value"), TRAINER)
 def test_a_checkpoint_brings_no_class_of_the_trainer(
     key: str, value: object, honest: dict[str, Any]
@@ -381,7 +382,7 @@ def test_a_command_reads_a_stored_config_by_these_checks(
     assert key in error
 
 
-@pytest.mark.slow
+@pytest.mark.first_slow
 @pytest.mark.parametrize(
     "hyper_parameters",
     [

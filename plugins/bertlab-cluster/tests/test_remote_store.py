@@ -101,7 +101,7 @@ def test_shards_are_fetched_when_they_are_read(here: TokenStore, tmp_path: Path)
     assert again.tokens[:].tolist() == here.tokens[:].tolist()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_sequences_are_those_of_the_disk_with_a_cache_that_is_too_small(
     here: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,6 +26,7 @@ def _refusal(folder: Path, *arguments: str) -> str:
 
 
 @pytest.mark.first_fast
+@pytest.mark.first_slow
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -49,7 +50,7 @@ def test_fit(tmp_path: Path, arguments: list[str], words: str) -> None:
     assert words in _refusal(tmp_path, *given, *arguments)
 
 
-@pytest.mark.slow
+@pytest.mark.first_slow
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -95,7 +95,7 @@ def test_configs_and_templates_of_a_package_have_names(
         shipped_configs.cache_clear()
 
 
-@pytest.mark.slow
+@pytest.mark.first_slow
 @pytest.mark.parametrize(
     "kind",
     [

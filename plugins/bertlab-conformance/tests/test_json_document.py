@@ -88,6 +88,7 @@ def test_every_command_takes_it_or_says_why_not() -> None:
 
 
 @pytest.mark.first_fast
+@pytest.mark.first_slow
 @pytest.mark.parametrize("command", sorted(COMMANDS))
 def test_it_prints_one_document(
     command: str,

@@ -128,7 +128,7 @@ def test_evaluate_every_chooses_the_steps_and_always_has_the_last(tiny_config, d
     assert sorted(each.name for each in (run / "evaluations").iterdir()) == ["step-6", "step-9"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_resumed_run_goes_on_with_its_evaluations(tiny_config, data, tmp_path):
     run = tmp_path / "run"
     assert fit(tiny_config, run, *asked(data), "--trainer.max_steps", "3") == 0

@@ -349,7 +349,7 @@ def means_of_windows(minilm: Path) -> list[Tensor]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.first_slow
 @pytest.mark.parametrize("pooling", ["mean", "max", "first"])
 def test_windows_of_a_long_text_are_those_of_transformers(
     minilm: Path,

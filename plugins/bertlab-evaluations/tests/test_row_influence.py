@@ -147,6 +147,7 @@ def test_deviation_is_that_of_a_bootstrap_of_classes(scores_of, metric, sides: P
 
 
 @pytest.mark.first_fast
+@pytest.mark.first_slow
 @pytest.mark.parametrize(("scores_of", "metric", "sides"), NUMBERS)
 def test_deviation_is_that_of_a_bootstrap_of_the_metric(scores_of, metric, sides: Pair):
     rng = np.random.default_rng(0)

@@ -119,7 +119,7 @@ def test_a_checkpoint_at_each_number_of_words(
     assert {file: file.stat().st_mtime_ns for file in kept} == kept  # none a second time
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_checkpoints_after_a_resumption_are_those_of_an_undisturbed_run(
     tiny_config: Path, tmp_path: Path, at_steps: dict[int, str], bertlab: Command
 ) -> None:

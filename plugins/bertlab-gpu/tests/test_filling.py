@@ -67,6 +67,7 @@ def tasks_of(names: str) -> dict[str, Task]:
 
 
 @pytest.mark.first_fast
+@pytest.mark.first_slow
 @pytest.mark.parametrize("names", ["mlm nsp", "clm", "cls"])
 @pytest.mark.parametrize("kind", list(ENCODERS))
 @settings(max_examples=15, deadline=None)

@@ -100,7 +100,7 @@ def config_of(run: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_run_is_the_same_and_goes_on(tiny_config: Path, tmp_path: Path, bertlab: Command) -> None:
     """With dropout, packed batches and steps in two parts, whose resumption keeps the key."""
     noise = [f"--model.encoder.{name}={share}" for name, share in DROPOUT.items()]

@@ -54,7 +54,7 @@ def test_a_step_that_does_not_fit_is_refused_with_the_numbers(
     assert "Not even one at a time fits" in error
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_auto_divides_a_step_and_a_resumption_keeps_the_parts(
     tiny_config: Path, tmp_path: Path, free: dict[str, int], bertlab: Command
 ) -> None:

@@ -126,6 +126,7 @@ def in_training(monkeypatch: pytest.MonkeyPatch, step: int, strike) -> None:
 
 
 @pytest.mark.first_fast
+@pytest.mark.first_slow
 @pytest.mark.parametrize(
     ("what", "bit"),
     [("weight", 0), ("weight", 31), ("exp_avg", 12), ("exp_avg_sq", 0), ("exp_avg_sq", 25)],

@@ -59,7 +59,7 @@ HEADS = [
 
 # each head on one encoder, the pooled one with the lines of the card; the other with pooled
 # states here, with those of tokens below
-@pytest.mark.first_slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("encoder_name", "head_config", "labels"),
     [*(("bert", *head) for head in HEADS[1:]), ("modern", *HEADS[0]), ("causal", *HEADS[0])],
@@ -162,7 +162,7 @@ def test_a_missing_package_is_one_line(
     )
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_int8_is_smaller_and_close(bertlab: Command, tmp_path: Path) -> None:
     run = tmp_path / "run.ckpt"
     sizes = {"hidden_size": 128, "intermediate_size": 512}

@@ -138,7 +138,7 @@ def test_arguments_are_checked(arguments: dict[str, Any], message: str) -> None:
         AdaptiveMaskedLM(**arguments)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_run_that_is_resumed_ends_with_the_same_weights(
     tiny_config: Path, tmp_path: Path
 ) -> None:
@@ -165,7 +165,7 @@ def test_a_run_that_is_resumed_ends_with_the_same_weights(
     assert len(np.unique(weights)) > 3
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_held_out_tokens_of_runs_are_the_same(tiny_config: Path, tmp_path: Path) -> None:
     found = []
     for name in ("mlm", "adaptive_mlm", "mntp"):

@@ -84,6 +84,7 @@ def peer_states(model: Any, batch: PackedBatch) -> Tensor:
 
 
 @pytest.mark.first_fast
+@pytest.mark.first_slow
 @pytest.mark.parametrize(
     "options",
     [

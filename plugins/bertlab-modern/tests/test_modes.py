@@ -118,7 +118,7 @@ def test_what_is_evaluated_and_saved_is_the_average(
     assert all(torch.equal(again[name], each) for name, each in saved["state_dict"].items())
 
 
-@pytest.mark.first_slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("settings", [FREE, SAM])
 def test_evaluations_and_kills_change_no_step(
     tiny_config: Path, tmp_path: Path, bertlab: Command, settings: tuple[str, ...]

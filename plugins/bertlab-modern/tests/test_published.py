@@ -112,6 +112,7 @@ def both(
 
 
 @pytest.mark.first_fast
+@pytest.mark.first_slow
 @settings(max_examples=50, deadline=None)
 @given(text=HOSTILE, pair=HOSTILE)
 def test_ids_are_those_of_the_class_that_wrote_it(

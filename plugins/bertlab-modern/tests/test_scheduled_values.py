@@ -38,7 +38,7 @@ def groups(run: Path, step: int) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_values_change_with_the_step_and_go_on_exactly(
     tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

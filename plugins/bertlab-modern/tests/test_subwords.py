@@ -28,6 +28,7 @@ def peers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.mark.first_fast
+@pytest.mark.first_slow
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=60, deadline=None)
 @given(text=HOSTILE, pair=HOSTILE)
@@ -44,6 +45,7 @@ def test_ids_are_those_of_transformers(
 
 
 @pytest.mark.first_fast
+@pytest.mark.first_slow
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=60, deadline=None)
 @given(text=HOSTILE)
@@ -65,6 +67,7 @@ def test_offsets_are_those_of_the_words_without_their_spaces(name: str) -> None:
 
 
 @pytest.mark.first_fast
+@pytest.mark.first_slow
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=60, deadline=None)
 @given(text=HOSTILE)

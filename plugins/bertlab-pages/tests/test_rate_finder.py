@@ -63,7 +63,7 @@ def finder(steps: int, **settings: object) -> list[str]:
     return [f"{callbacks}+=LearningRateFinder", *(f"{callbacks}.{k}={v}" for k, v in given.items())]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_run_with_a_found_rate_is_that_with_it_given(
     bertlab: Command, tiny_config: Path, tmp_path: Path
 ) -> None:

@@ -60,7 +60,7 @@ def test_several_devices_are_not_timed() -> None:
     assert measure_pretraining(config_of("--compile", "true")) is None
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_run_says_its_cost_and_stays_as_it_is(
     bertlab: Command, tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

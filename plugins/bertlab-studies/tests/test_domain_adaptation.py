@@ -105,7 +105,7 @@ def test_the_fine_tuning_alone_gives_the_same(
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_it_goes_on_in_the_fine_tuning(adapted: api.Run, tmp_path: Path, bertlab: Command) -> None:
     run = tmp_path / "run"
     shutil.copytree(adapted.directory, run)

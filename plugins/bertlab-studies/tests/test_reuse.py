@@ -139,6 +139,7 @@ def test_a_run_that_is_not_done_and_a_fine_tuning_are_not_taken(tmp_path: Path) 
 
 
 @pytest.mark.first_fast
+@pytest.mark.first_slow
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [

@@ -236,6 +236,7 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
 
 
 @pytest.mark.first_fast
+@pytest.mark.first_slow
 @pytest.mark.parametrize(("changes", "words"), WRONG)
 def test_what_does_not_fit_is_said_before_anything_is_trained(
     changes: dict[str, Any], words: list[str], tiny_config: Path, tmp_path: Path
@@ -302,6 +303,7 @@ def test_a_stage_begins_on_the_text_of_the_one_before(
 
 
 @pytest.mark.first_fast
+@pytest.mark.first_slow
 @pytest.mark.parametrize(
     "settings",
     [

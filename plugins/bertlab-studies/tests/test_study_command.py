@@ -383,18 +383,6 @@ def test_a_whole_study(
     assert set(started(place).values()) == {1}
     assert scores_in(place / "report") == first
 
-    # variants that share what is there
-    content = yaml.safe_load(real_study.read_text())
-    content["variants"]["half"] = {"evaluate.from_step": 3}
-    half = write_yaml(real_study.with_name("half.yaml"), content)
-    code, out, err = bertlab("study", "run", half, "--study_dir", place, "--workers", "2")
-    assert code == 0, out + err
-    assert "changed: variant 'half': new" in out
-    assert len(started(place)) == 10
-    assert set(started(place).values()) == {1}
-    found = open_study(str(place)).scores()
-    assert len(found.cell("half", found.measures[0]).values) == 2
-
     # the same question in one line is the same study: its runs, done already, are taken over
     shutil.copytree(place / "runs", tmp_path / "ablated" / "runs")
     code, out, err = bertlab(
@@ -405,6 +393,25 @@ def test_a_whole_study(
     assert code == 0, out + err
     assert started(tmp_path / "ablated") == {}
     assert scores_in(tmp_path / "ablated" / "report") == first
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(600)
+def test_variants_share_what_is_there(real_study: Path, tmp_path: Path, bertlab: Command) -> None:
+    place = tmp_path / "shared"
+    run = ("--study_dir", place, "--workers", "2", "--threads", "1")
+    code, out, err = bertlab("study", "run", real_study, *run)
+    assert code == 0, out + err
+    content = yaml.safe_load(real_study.read_text())
+    content["variants"]["half"] = {"evaluate.from_step": 3}
+    half = write_yaml(real_study.with_name("half.yaml"), content)
+    code, out, err = bertlab("study", "run", half, *run)
+    assert code == 0, out + err
+    assert "changed: variant 'half': new" in out
+    assert len(started(place)) == 10
+    assert set(started(place).values()) == {1}
+    found = open_study(str(place)).scores()
+    assert len(found.cell("half", found.measures[0]).values) == 2
 
 
 @pytest.mark.nightly

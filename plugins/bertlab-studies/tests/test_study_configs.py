@@ -92,7 +92,7 @@ def test_every_study_has_a_small_twin() -> None:
     }
 
 
-@pytest.mark.slow
+@pytest.mark.first_slow
 @pytest.mark.parametrize("name", STUDIES)
 def test_variants_differ_in_what_the_question_is_about(name: str) -> None:
     found = study(name)

@@ -135,7 +135,7 @@ def trained(tiny_run: Path, rows: Path, folder: Path, **head: Any) -> Run:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.first_slow
 @pytest.mark.parametrize("pooling", ["mean", "max", "first"])
 def test_predictions_are_windows_by_hand_through_transformers(
     tiny_run: Path, rows: Path, tmp_path: Path, pooling: str

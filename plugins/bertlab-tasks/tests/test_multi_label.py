@@ -156,7 +156,7 @@ def fit(bertlab: Command, tiny_run: Path, run: Path, source: Path, *more: str) -
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_form_of_file_gives_the_same_run(
     data: Path, tiny_run: Path, tmp_path: Path, bertlab: Command
 ) -> None:

@@ -149,7 +149,7 @@ def test_the_head_decides_predicts_and_is_tested(
     assert "perplexity" not in out  # held-out text is no test set
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_resuming_is_exact_and_knows_its_text(
     content: dict[str, Any], corpus_file: Path, tmp_path: Path, bertlab: Command
 ) -> None:

@@ -450,6 +450,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.first_fast
+@pytest.mark.first_slow
 @pytest.mark.parametrize(("changes", "message"), MISTAKES)
 def test_a_mistake_is_one_message_and_leaves_nothing(
     changes: dict[str, Any], message: str, files: Path, tiny_run: Path, tmp_path: Path,

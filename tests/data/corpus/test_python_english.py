@@ -97,7 +97,7 @@ def test_markup_is_gone(documents, markup):
     assert [s for s in found if not re.search(rf"[\"'“][^\"'”]*?(?:{markup})", s)] == []
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_two_runs_agree_and_import_nothing(documents):
     code = (
         "import hashlib, sys\n"

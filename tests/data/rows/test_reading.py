@@ -236,6 +236,7 @@ def test_a_bound_for_what_is_held_whole(tmp_path, monkeypatch, request, name, co
 
 
 @pytest.mark.first_fast
+@pytest.mark.first_slow
 @pytest.mark.parametrize("packed", [".gz", ".bz2", ".xz", ".zst"])
 def test_memory_is_bounded_while_unpacking(tmp_path, packed):
     path = tmp_path / f"bomb.csv{packed}"

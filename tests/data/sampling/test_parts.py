@@ -27,7 +27,7 @@ def text_of(packed):
     return np.sort(packed.corpus_offsets[packed.corpus_offsets >= 0])
 
 
-@pytest.mark.slow
+@pytest.mark.first_slow
 @pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("input_format", FORMATS)
 @pytest.mark.parametrize("length", [8, 13, 50, 127])

@@ -159,7 +159,7 @@ def test_a_report_of_a_part_is_no_look(tmp_path: Path) -> None:
     assert not (study.study_dir / LOOKS).exists()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_planned_looks_keep_the_level(tmp_path: Path) -> None:
     study = finish_new(opened(tmp_path, looks=2, seeds=3, **EVALUATE))
     [line] = warned(study, "look")

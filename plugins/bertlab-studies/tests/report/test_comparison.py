@@ -45,7 +45,7 @@ def test_power_of_one_variance_is_the_noncentral_t(freedom: int, family: int):
     assert power == pytest.approx(0.8, abs=0.01)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @settings(deadline=None, max_examples=50)
 @given(st.floats(1, 300), st.floats(1e-6, 1e3), st.integers(1, 200))
 def test_what_is_detectable_grows_with_error_family_and_fewer_degrees(freedom, error, family: int):
@@ -66,7 +66,7 @@ def test_the_range_holds_the_effect_and_is_narrower_with_more_degrees(freedom: f
     assert more.detectable_range[1] / more.detectable_range[0] < high / low
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_range_holds_the_true_effect_four_times_in_five():
     rng = np.random.default_rng(0)
     truth, held = detectable(1.0, 4), 0

@@ -54,7 +54,7 @@ def drawn_study(
     return study
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("variants", "seeds", "row", "rows", "effect"),
     [

@@ -135,6 +135,7 @@ WRONG: dict[str, Callable[[dict[str, Any]], Any]] = {
 
 
 @pytest.mark.first_fast
+@pytest.mark.first_slow
 @pytest.mark.parametrize("reason", WRONG)
 def test_a_wrong_line_is_refused_by_name(reason: str, tmp_path: Path) -> None:
     kind = dict.fromkeys(("measure", "encoder", "data", "length", "seeds"), "x")

@@ -65,6 +65,7 @@ def share_found(variants: int, runs: int, noisy: float, drop: float) -> float:
 
 
 @pytest.mark.first_fast
+@pytest.mark.first_slow
 @pytest.mark.parametrize(("variants", "runs"), [(2, 5), (6, 3), (4, 10), (2, 25)])
 def test_normal_runs_do_not_fail_and_ten_deviations_do(variants: int, runs: int):
     assert share_found(variants, runs, noisy=1, drop=0) <= 0.02

@@ -398,7 +398,7 @@ def nasty_pictures() -> list[Picture]:
         return pictures(study, report_of(study).comparisons[0])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_pictures_draw_names_as_they_are_and_the_same_bytes_again(
     nasty_pictures: list[Picture], real_svg: None
 ) -> None:
