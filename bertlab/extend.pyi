@@ -77,6 +77,7 @@ from bertlab.config.named_classes import ADVICE as ADVICE
 from bertlab.config.named_classes import check_importable as check_importable
 from bertlab.config.named_classes import check_no_classes as check_no_classes
 from bertlab.config.parse import parse_arguments as parse_arguments
+from bertlab.config.parser import add_keys_of_command as add_keys_of_command
 from bertlab.config.parser import build_parser as build_parser
 from bertlab.config.parser import data_class as data_class
 from bertlab.config.recorded import without_places as without_places
@@ -152,9 +153,12 @@ from bertlab.data.module import naming as naming
 from bertlab.data.module import naming_head as naming_head
 from bertlab.data.pretraining import PretrainingData as PretrainingData
 from bertlab.data.rows.files import ending_format as ending_format
+from bertlab.data.rows.files import is_missing as is_missing
 from bertlab.data.rows.files import is_saved as is_saved
 from bertlab.data.rows.files import looks_like_path as looks_like_path
 from bertlab.data.rows.files import no_such_file as no_such_file
+from bertlab.data.rows.files import no_such_split as no_such_split
+from bertlab.data.rows.files import one_input as one_input
 from bertlab.data.rows.files import open_all as open_all
 from bertlab.data.rows.files import open_rows as open_rows
 from bertlab.data.rows.files import output_form as output_form

@@ -39,6 +39,7 @@ class Column:
         required: False if examples may lack it.
         aliases: other names that it has in published files; tried after ``name``.
         of: of a span: name of the column of the text that it lies in.
+        setting: what of the config asks for numbers, if it does: ``model.head.regression: true``.
 
     Raises:
         PluginError: there is no such kind, or a span lies in no text.
@@ -50,6 +51,7 @@ class Column:
     required: bool = True
     aliases: tuple[str, ...] = ()
     of: str = ""
+    setting: str = ""
 
     def __post_init__(self) -> None:
         known = get_args(ColumnKind)
@@ -199,14 +201,15 @@ def text_ids(text: object, example: Example, column: str, tokenizer: Tokenizer) 
     return ids
 
 
-def number_of(found: Any, place: str) -> float:  # noqa: ANN401  of a source
-    """Return a finite number in the range of float32, which may be written as text."""
+def number_of(found: Any, place: str, setting: str = "") -> float:  # noqa: ANN401  of a source
+    """Return a finite float32, which may be text; ``setting`` of a config asks for numbers."""
     try:
         number = math.nan if isinstance(found, bool) else float(found)
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not abs(number) <= _LARGEST:  # False of NaN; larger is inf in the batch's float32
-        raise DataError(f"{place}: found {found!r:.80}, expected a finite number")
+        asked = setting and f", as {setting} asks for"
+        raise DataError(f"{place}: found {found!r:.80}, expected a finite number{asked}")
     return number
 
 

@@ -28,7 +28,7 @@ from bertlab.data.pretraining import PretrainingData
 from bertlab.data.sources import class_of_source
 from bertlab.model.optimizer_config import PLUGGED_OPTIMIZER_KEYS, OptimizerConfig, load_recipe
 from bertlab.plugins.hooks import add_fit_arguments, hook_modules, leave_out_hooks
-from bertlab.plugins.index import Kind, installed, load_class
+from bertlab.plugins.index import Kind, installed, load_class, missing_package
 
 TRAINER_DEFAULTS = {
     "gradient_clip_val": 1.0,
@@ -195,6 +195,9 @@ def add_keys_of_command(
             default=None,
             help="of a run with several heads (model.heads) the one that is meant",
         )
+    if command != "fit" and missing_package("backend") is None:  # which takes the command over
+        text = "onnx: compute with onnxruntime, from the folder of an ONNX export"
+        parser.add_argument("--backend", type=str | None, default=None, help=text)
     if command == "predict":
         parser.add_class_arguments(_KeysOfPredict, None, as_group=False, instantiate=False)
 

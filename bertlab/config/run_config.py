@@ -38,7 +38,7 @@ from bertlab.plugins.index import package_of
 
 AUTO = "auto"  # of a key whose value is found when the data is known
 # keys that do not change what a run computes
-_RUN_KEYS = ("run_dir", "keep_predictions", "without_hooks")
+_RUN_KEYS = ("run_dir", "keep_predictions", "without_hooks", "backend")
 _NOT_RECORDED = (*_RUN_KEYS, "ckpt_path", "config", "output", "output_format", "top_k", "head")
 _LATER_DATA = ("text", "text_pair", "delimiter", "quote", "empty", "objectives")
 _LATER_TEXT = ("input",)

@@ -23,10 +23,10 @@ from bertlab.data.examples.splits import (
     train_split,
     with_clusters,
 )
-from bertlab.data.inputs import READ_AHEAD, InputRows, one_input, texts_for_head
+from bertlab.data.inputs import READ_AHEAD, InputRows, texts_for_head
 from bertlab.data.loader import StepLoader
 from bertlab.data.module import EVALUATION_SEED, EvaluationRows, ReportRow, TaskData
-from bertlab.data.rows.files import unknown_format
+from bertlab.data.rows.files import one_input, unknown_format
 from bertlab.data.rows.tables import RowReading
 from bertlab.errors import (
     ConfigError,

@@ -14,6 +14,7 @@ from bertlab.api.task import Head
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.data.examples.encoded import EncodedExamples, encode_examples
 from bertlab.data.examples.source import UnreadableRow, stream_rows
+from bertlab.data.rows.files import one_input
 from bertlab.data.rows.lines import words_of
 from bertlab.errors import ConfigError, DataError
 
@@ -132,16 +133,6 @@ def texts_for_head(
         else:
             named = zip(needed, found, strict=True)
             yield Example({column.name: text for column, text in named}, row.where)
-
-
-def one_input(text: object, file: object) -> None:
-    """Raise ConfigError unless one of ``data.text`` and ``data.input`` is given."""
-    if (text is None) == (file is None):
-        found = "none" if text is None else "both"
-        raise ConfigError(
-            f"data.text, data.input: found {found}, expected one of them: --text 'A text.', or "
-            "--input FILE (- is standard input)"
-        )
 
 
 PREDICT_ROWS = 32  # predicted together

@@ -11,8 +11,9 @@ import shlex
 import stat
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import cache
 from inspect import signature
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, cast
 
 from bertlab.api.examples import DataSource
@@ -27,7 +28,7 @@ WEIGHT_FILES = (  # best first
     "pytorch_model.bin.index.json",
 )
 # bert-base-uncased, google-bert/bert-base-uncased; not ../x, not a/b/c
-HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", re.ASCII)
+_HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", re.ASCII)
 _HUB_ADDRESS = re.compile(r"^(hf:(//)?|https?://(huggingface\.co|hf\.co)/)")
 _HUB_SAFETENSORS = ("*.json", "*.txt", "model*.safetensors")
 _HUB_BIN = ("*.json", "*.txt", "pytorch_model*.bin")
@@ -47,16 +48,6 @@ class RemoteFile(ABC):
     @abstractmethod
     def name(self) -> str:
         """The last part of the path, without what a web server is asked for beside it."""
-
-    @property
-    def suffix(self) -> str:
-        """The ending of the name: ``.gz`` of ``a.txt.gz``."""
-        return PurePosixPath(self.name).suffix
-
-    @property
-    def suffixes(self) -> list[str]:
-        """All endings of the name."""
-        return PurePosixPath(self.name).suffixes
 
     @abstractmethod
     def open(self) -> io.BufferedReader:
@@ -222,7 +213,7 @@ def find_model_folder(folder_or_hub_name: str | Path) -> Path:
 
 def is_hub_name(given: str) -> bool:
     """Return whether the hub can have a model of a name: OWNER/NAME, if OWNER is no folder here."""
-    return bool(HUB_NAME.fullmatch(given)) and not ("/" in given and Path(given).parent.is_dir())
+    return bool(_HUB_NAME.fullmatch(given)) and not ("/" in given and Path(given).parent.is_dir())
 
 
 def _nearest_beside(path: Path) -> str:
@@ -230,6 +221,7 @@ def _nearest_beside(path: Path) -> str:
     return nearest(path.name, [each.name for each in folder.iterdir()] if folder.is_dir() else ())
 
 
+@cache  # a command checks its model and loads it
 def _download(name: str, hint: str) -> Path:
     """Fetch weights, config and tokenizer of a hub name into Hugging Face's cache."""
     from huggingface_hub import snapshot_download  # noqa: PLC0415  slow, and rarely needed

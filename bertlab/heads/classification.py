@@ -237,8 +237,10 @@ class SequenceClassifier(ClassifierHead):
         if regression:
             # both depend on the argument
             self.monitor = ("pearson", "max")  # type: ignore[misc]
+            asked = "model.head.regression: true"
             columns = [
-                replace(each, kind="number") if each.is_truth else each for each in self.columns
+                replace(each, kind="number", setting=asked) if each.is_truth else each
+                for each in self.columns
             ]
             self.columns = tuple[Column, ...](columns)  # type: ignore[misc]
 

@@ -12,7 +12,6 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from torch import Tensor
 
-from bertlab.api.batch import PackedBatch
 from bertlab.checkpoints.run_directory import BEST_CHECKPOINT
 from bertlab.config.request import check_file_name
 from bertlab.config.run_config import AUTO
@@ -56,17 +55,11 @@ class BestCheckpoint(ModelCheckpoint):
             _check_figures(self.filename or "", pl_module)
         super().setup(trainer, pl_module, stage)
 
-    def on_train_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,  # noqa: ANN401  Lightning's signature
-        batch: PackedBatch,
-        batch_idx: int,
-    ) -> None:
+    def on_train_batch_end(self, trainer: Trainer, *_: Any, **__: Any) -> None:  # noqa: ANN401
         """Save by steps or by time; where an evaluation follows, after it."""
         # accumulating 4: only behind batches 3, 7, 11, …, where an optimiser step has ended
-        if (batch_idx + 1) % trainer.accumulate_grad_batches or not self._is_due(trainer):
+        done = trainer.fit_loop.batch_idx + 1
+        if done % trainer.accumulate_grad_batches or not self._is_due(trainer):
             return
         fetcher = trainer.fit_loop._data_fetcher
         assert fetcher is not None, "training has begun"

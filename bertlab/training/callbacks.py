@@ -254,17 +254,10 @@ class StopOnSignal(Callback):
             for number in (signal.SIGTERM, *self.afterwards):
                 signal.signal(number, self._note)
 
-    def on_train_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,  # noqa: ANN401  Lightning's signature
-        batch: PackedBatch,
-        batch_idx: int,
-    ) -> None:
+    def on_train_batch_end(self, trainer: Trainer, *_: Any, **__: Any) -> None:  # noqa: ANN401
         """Save where a step ends, if any process was asked to."""
         # accumulating 4: only behind batches 3, 7, 11, …, where an optimiser step has ended
-        if (batch_idx + 1) % trainer.accumulate_grad_batches:
+        if (trainer.fit_loop.batch_idx + 1) % trainer.accumulate_grad_batches:
             return
         if not _any_device(trainer, self.number is not None):  # all stop at the same step
             return

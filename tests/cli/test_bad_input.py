@@ -588,7 +588,7 @@ def test_tokenizer_and_prepare(
 def test_what_stands_in_order_and_is_given_by_name_is_told_its_place(bertlab: Command) -> None:
     code, _, error = bertlab("export", "runs/1", "--output", "folder")
     assert code == 2
-    assert "output: is given without --output, in this order: source output" in error
+    assert "output: is given without --output, in this order: model output" in error
 
 
 def test_what_is_no_checkpoint_is_told(

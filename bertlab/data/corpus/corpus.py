@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from bertlab.api.examples import DataSource, RawDocument, RawExamples
@@ -143,8 +143,9 @@ class Corpus:
                 add("source", content)
                 continue
             # a packed file gives other documents than a plain one with the same bytes
-            add("file", "".join(entry.path.suffixes[-2:]), content)
-            if not _READ_SINCE_2.isdisjoint([entry.path.suffix, ending(entry.path.name)]):
+            endings = PurePath(entry.path.name).suffixes
+            add("file", "".join(endings[-2:]), content)
+            if not _READ_SINCE_2.isdisjoint([*endings[-1:], ending(entry.path.name)]):
                 add("2")
         return digest.hexdigest()
 

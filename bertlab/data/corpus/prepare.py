@@ -20,7 +20,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
 from functools import partial
 from multiprocessing import get_context, parent_process
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -200,7 +200,7 @@ def _is_store(source: str) -> bool:
     place = located(source)
     if not isinstance(place, RemoteFile):
         return (place / "store.json").is_file()
-    if place.suffix or "*" in source:  # a file or a pattern: not asked for
+    if PurePath(place.name).suffix or "*" in source:  # a file or a pattern: not asked for
         return False
     with explain_failed_read(source, CorpusError):
         return located(f"{source.rstrip('/')}/store.json").exists()

@@ -17,7 +17,7 @@ from bertlab.api.task import Head
 from bertlab.data.examples.encoded import EncodedExamples
 from bertlab.data.examples.source import places_of
 from bertlab.data.module import EVALUATION_SEED, ReportRow
-from bertlab.data.rows.files import looks_like_path, no_such_file
+from bertlab.data.rows.files import looks_like_path, no_such_split
 from bertlab.data.sources import is_url, source_of
 from bertlab.errors import ConfigError, DataError
 
@@ -54,10 +54,7 @@ def locate_split(split: str, source: str | None, role: str) -> tuple[str, str | 
     if _is_pattern(split) or (Path(split).expanduser().exists() and split not in _SPLIT_NAMES):
         return split, None
     if _is_file(source) or looks_like_path(split):
-        in_source = Path(source) / split
-        hint = f"; did you mean {str(in_source)!r}?" if in_source.expanduser().is_file() else ""
-        reason = f"{split}: no such file{hint}" if hint else no_such_file(split)
-        raise DataError(f"data.{role}: {reason}")
+        raise no_such_split(split, source, role)
     return source, split
 
 

@@ -108,7 +108,8 @@ class ColumnReader:
                 self._labels[value] = label
             return label
         if self._kind == "number":
-            return None if value == self.no_label else number_of(value, place)
+            setting = self.mapped.column.setting
+            return None if value == self.no_label else number_of(value, place, setting)
         if isinstance(self._source, tuple):  # ["Title", None, "Body"] -> "Title Body"
             parts = (checked_string(each, place) for each in value if each is not None)
             value = " ".join(part for part in parts if part.strip())

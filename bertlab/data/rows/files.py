@@ -24,8 +24,8 @@ from bertlab.data.rows.lines import (
     unreadable_kind,
 )
 from bertlab.data.rows.tables import PLAIN, HasHeader, RowReading, read_json, read_table
-from bertlab.data.sources import File, RemoteFile, located
-from bertlab.errors import BertlabError, DataError, OutputError, nearest
+from bertlab.data.sources import File, RemoteFile, located, source_of
+from bertlab.errors import BertlabError, ConfigError, DataError, OutputError, nearest
 from bertlab.files import describe_missing, parse_json
 from bertlab.plugins.index import entry_points_of, installed, of_package, where_to_get
 
@@ -123,10 +123,34 @@ def matching_files(pattern: str, error_class: type[BertlabError]) -> list[File]:
     return matching
 
 
+def one_input(text: object, file: object) -> None:
+    """Raise ConfigError unless one of ``data.text`` and ``data.input`` is given."""
+    if (text is None) == (file is None):
+        found = "none" if text is None else "both"
+        raise ConfigError(
+            f"data.text, data.input: found {found}, expected one of them: --text 'A text.', or "
+            "--input FILE (- is standard input)"
+        )
+
+
+def is_missing(location: str) -> bool:
+    """Return whether a location is a path where nothing is; no URL, source or pattern is one."""
+    other = ":" in location or source_of(location) or glob.has_magic(location)
+    return not (other or location == STANDARD_INPUT or Path(location).expanduser().exists())
+
+
 def no_such_file(location: str) -> DataError:
     """Return the error for a location where nothing is; names the nearest that is there."""
     expected = "a file, a folder, hf:OWNER/NAME or python-english:NAME"
     return DataError(describe_missing(location, (), expected))
+
+
+def no_such_split(split: str, source: str, role: str) -> DataError:
+    """Return the error for a file, beside ``data.source``, that ``data.ROLE`` names."""
+    in_source = Path(source) / split
+    hint = f"; did you mean {str(in_source)!r}?" if in_source.expanduser().is_file() else ""
+    reason = f"{split}: no such file{hint}" if hint else no_such_file(split)
+    return DataError(f"data.{role}: {reason}")
 
 
 def looks_like_path(name: str) -> bool:

@@ -90,7 +90,7 @@ def ending(name: str) -> str:
 def content_ending(path: File) -> str:
     """Return the ending of what a file holds: of a zip without another ending, its one file's."""
     found = ending(path.name)
-    if found or path.suffix.lower() != ".zip" or not isinstance(path, Path):
+    if found or not isinstance(path, Path) or path.suffix.lower() != ".zip":
         return found
     with explain_failed_read(str(path), DataError), open_unpacked(path) as member:
         return PurePath(cast("zipfile.ZipExtFile", member).name.lower()).suffix
@@ -118,7 +118,7 @@ def input_name(path: str | File) -> str:
 @contextmanager
 def open_unpacked(path: File) -> Iterator[IO[bytes]]:
     """Open a file for reading; what its ending calls packed is unpacked on the fly."""
-    kind = PACKED.get(path.suffix.lower())
+    kind = PACKED.get(PurePath(path.name).suffix.lower())
     if kind is not None and isinstance(path, Path) and path.is_fifo():
         raise OSError(errno.EINVAL, f"is a pipe, expected a {kind} file", str(path))
     with open_file(path) as file:

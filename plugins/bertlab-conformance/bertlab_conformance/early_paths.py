@@ -4,32 +4,32 @@ The words are bertlab's own, seconds sooner. Only what is plain to see is looked
 behind a URL, of a source, a pattern or a named format are left to the command.
 """
 
-from collections.abc import Iterator, Mapping
-from glob import has_magic
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from bertlab import CommandError
+from bertlab import CommandError, check_at_least
 from bertlab.api import Column
 from bertlab.extend import (
-    STANDARD_INPUT,
     Request,
     check_model,
     ending_format,
     is_hub_name,
-    is_url,
+    is_missing,
     load_yaml,
     looks_like_path,
     map_columns,
     no_such_file,
     no_such_run,
     no_such_source,
+    no_such_split,
+    one_input,
     open_rows,
     output_form,
     read_mapping,
-    source_of,
 )
 
 _AUTO = "auto"
@@ -39,55 +39,97 @@ _OF_MODELS = (
     *("config.json", "bert_config.json"),
 )
 _LAST = "last"  # of --ckpt_path: the newest checkpoint of the config's own run
-_READ_OTHERWISE = ("format", "input_format", "delimiter", "quote", "header")
+_SPLITS = ("source", "train", "validation", "test")
+_READ_OTHERWISE = ("format", "delimiter", "quote", "header")
 _REQUIRED = ("text", "text_a", "text_b", "label", "labels", "question", "context", "tokens", "tags")
 
 
-def check_places(command: str, request: Request) -> None:
-    """Refuse a run, folder of weights, file of rows or column that is not there.
+def check_model_place(command: str, request: Request) -> None:
+    """Refuse a run or folder of weights that is not there.
 
     Raises:
-        CommandError: no model is given, or no data.
+        CommandError: no model is given.
         CheckpointError: there is no such run or folder.
-        DataError: there is no such file or column, or the file holds no rows.
     """
     request.check_weights(command)
     _check_weights(request)
-    data = request.values.get("data") or {}
-    if not isinstance(data, dict):  # the parser says so
-        return
-    if command == "fit":
-        _check_training_data(request, data)
-    if command == "predict":
-        given, output = data.get("input"), request.values.get("output")
-        if isinstance(given, str) and _is_missing(given):
-            raise no_such_file(given)
-        if isinstance(output, str) and request.values.get("output_format", _AUTO) == _AUTO:
-            output_form(output)
+
+
+def check_run_folder(request: Request) -> None:
+    """Refuse a folder that is there, but neither a run nor a model's: CheckpointError."""
     path = request.ckpt_path
     if path is not None and path != _LAST and _is_other_folder(Path(path).expanduser()):
         raise no_such_run(path)
 
 
-def _check_training_data(request: Request, data: Mapping[str, Any]) -> None:
+def check_data(command: str, request: Request, columns: Sequence[Column] | None) -> None:
+    """Refuse a file of rows or column that is not there, and options that ask for nothing.
+
+    Args:
+        command: that is typed.
+        request: what it asks for, merged with the config of the run that it uses.
+        columns: that the model reads, if they are known.
+
+    Raises:
+        CommandError: ``fit`` is given nothing.
+        ConfigError: ``predict`` is given nothing to predict on, or the best 0.
+        DataError: there is no such file or column, or the file holds no rows.
+    """
+    data = request.values.get("data") or {}
+    if not isinstance(data, dict):  # the parser says so
+        return
+    if command == "fit":
+        _check_training_data(request, data, columns)
+    elif command == "predict":
+        _check_input(request, data, columns)
+    elif request.fine_tunes:
+        scored = "validation" if command == "validate" else "test"
+        # rows of training are held out, where there are none of validation
+        keys = ("source", "train") if data.get("validation") is None else ("validation",)
+        for key, location in _locations(data, keys if scored == "validation" else (scored,)):
+            _check_rows(location, data, columns, key)
+
+
+def _check_training_data(
+    request: Request, data: Mapping[str, Any], columns: Sequence[Column] | None
+) -> None:
     if not (request.files or request.ckpt_path or data):
         raise CommandError(
             "fit: found no config and no data, expected a config, as in bertlab fit quickstart, or "
             "data: --data.corpus for text, --data.source for labelled rows; see bertlab fit --help"
         )
-    for location in _locations(data) if request.fine_tunes else ():
-        _check_rows(location, data)
+    for key, location in _locations(data) if request.fine_tunes else ():
+        _check_rows(location, data, columns, key)
     corpus = data.get("corpus") if request.objectives else None
     for each in corpus if isinstance(corpus, list) else [corpus]:
-        if isinstance(each, str) and _is_missing(each):
+        if isinstance(each, str) and is_missing(each):
             raise no_such_source(each)
+
+
+def _check_input(
+    request: Request, data: Mapping[str, Any], columns: Sequence[Column] | None
+) -> None:
+    output, given, top_k = request.values.get("output"), data.get("input"), None
+    if isinstance(output, str) and request.values.get("output_format", _AUTO) == _AUTO:
+        output_form(output)
+    with suppress(TypeError, ValueError):  # the parser says so
+        top_k = int(request.values.get("top_k"))  # type: ignore[arg-type]
+    check_at_least("--top_k", top_k, 1)
+    one_input(data.get("text") or None, given)
+    if not isinstance(given, str):
+        return
+    if is_missing(given):
+        raise no_such_file(given)
+    if columns is not None:
+        reading = {**data, "format": data.get("input_format")} if request.fine_tunes else {}
+        _check_rows(given, reading, columns, "input")
 
 
 def _check_weights(request: Request) -> None:
     path, start = request.ckpt_path, request.init_from
     if path is None and start is not None:
         check_model(start)
-    elif path is not None and path != _LAST and _is_missing(path):
+    elif path is not None and path != _LAST and is_missing(path):
         if "/" in path and is_hub_name(path):
             check_model(path)
         else:
@@ -101,52 +143,61 @@ def _is_other_folder(path: Path) -> bool:
     return not any(path.glob("*.index"))  # of a reader
 
 
-def _is_missing(location: str) -> bool:
-    return _is_plain(location) and not Path(location).expanduser().exists()
-
-
-def _locations(data: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the places of rows that a config gives, as texts."""
-    for key in ("source", "train", "validation", "test"):
+def _locations(data: Mapping[str, Any], keys: Sequence[str] = _SPLITS) -> Iterator[tuple[str, str]]:
+    """Yield the places of rows that a config gives at some keys, each with its key."""
+    for key in keys:
         given = data.get(key)
         for each in given.values() if isinstance(given, Mapping) else [given]:
-            if isinstance(each, str) and _is_plain(each) and (key == "source" or _names_file(each)):
-                yield each
+            if isinstance(each, str) and (key == "source" or _names_file(each)):
+                yield key, each
 
 
 def _names_file(split: str) -> bool:
     return looks_like_path(split) and ending_format(split) is not None
 
 
-def _is_plain(location: str) -> bool:
-    """Return whether a location is a path, and no URL, source, pattern or standard input."""
-    others = is_url(location) or bool(source_of(location)) or has_magic(location)
-    return not others and location != STANDARD_INPUT and ":" not in location
+def _check_rows(
+    location: str,
+    data: Mapping[str, Any],
+    known: Sequence[Column] | None,
+    key: str,
+) -> None:
+    """Refuse a file that is not there, holds no rows, or not the columns that are read of it.
 
-
-def _check_rows(location: str, data: Mapping[str, Any]) -> None:
+    Of a model whose columns are not known, those are looked for that ``data.columns`` names.
+    """
     path = Path(location).expanduser()
-    if not path.exists():
-        if (folder := data.get("source")) and folder != location:
-            return  # it may be a file in that folder
+    if is_missing(location):
+        source = data.get("source")
+        if isinstance(source, str) and source != location:
+            raise no_such_split(location, source, key)
         raise no_such_file(location)
-    columns = data.get("columns")
-    if isinstance(columns, str):  # of an argument
-        try:
-            columns = load_yaml(columns)
-        except yaml.YAMLError:  # the parser says so
-            return
-    if not path.is_file() or any(data.get(key) is not None for key in _READ_OTHERWISE):
+    form, given = ending_format(location), _given_columns(data)
+    otherwise = any(data.get(key) not in (None, _AUTO) for key in _READ_OTHERWISE)
+    if otherwise or given is None or not path.is_file() or form not in ("csv", "tsv", "jsonl"):
         return
-    form = ending_format(location)
-    if form not in ("csv", "tsv", "jsonl") or not isinstance(columns, dict | None):
+    if known is None:
+        given = {name: each for name, each in given.items() if name in _REQUIRED}
+    wanted = known or [Column(name) for name in given]
+    if given.keys() - {each.name for each in wanted}:  # the head says so
         return
-    # places, as 0, stand for columns of a file without a header
-    given = {name: each for name, each in (columns or {}).items() if name in _REQUIRED}
-    if any(not isinstance(each, str) or each.lstrip("-").isdecimal() for each in given.values()):
-        return
-    wanted = [Column(name) for name in given]
-    raw = open_rows(str(path), form, lambda _: True, names=list(given.values()))
+    sought = read_mapping(given, wanted, location)
+    names = [each for options in sought.values() for each in options if isinstance(each, str)]
+    raw = open_rows(str(path), form, lambda _: True, names=names)
     if raw.rows_vary and not raw.columns:
         return
-    map_columns(raw, wanted, read_mapping(given, wanted, location), needs_truth=True)
+    map_columns(raw, wanted, sought, needs_truth=key != "input")
+
+
+def _given_columns(data: Mapping[str, Any]) -> dict[str, str] | None:
+    """Return ``data.columns`` if it names a column for each; None of anything else."""
+    columns: Any = data.get("columns")
+    if isinstance(columns, str):  # of an argument
+        with suppress(yaml.YAMLError):  # the parser says so
+            columns = load_yaml(columns)
+    if not isinstance(columns or {}, dict):
+        return None
+    given: dict[str, Any] = columns or {}
+    # places, as 0, stand for columns of a file without a header
+    named = (isinstance(each, str) and not each.lstrip("-").isdecimal() for each in given.values())
+    return given if all(named) else None

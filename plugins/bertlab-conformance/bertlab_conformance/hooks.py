@@ -1,4 +1,4 @@
-"""What bertlab-conformance adds to ``fit``: mistakes in its arguments are told at once."""
+"""What bertlab-conformance adds to commands: mistakes in arguments are told at once."""
 
 import sys
 from typing import TYPE_CHECKING
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from bertlab.extend import Opened, Request
 
-# of the command that runs: what it asks for, and the parser that was made last
-_asked: "list[Request]" = []
+# of the command that runs: its name, what it asks for, and the parser that was made last
+_asked: "list[tuple[str, Request]]" = []
 _made: "list[LightningArgumentParser]" = []
 
 
@@ -23,6 +23,7 @@ def bertlab_opens(command: str, request: "Request") -> "Opened | None":
     from bertlab_conformance.known_keys import (  # noqa: PLC0415  not for --help
         check_known_keys,
         check_plugin_names,
+        read_columns,
     )
 
     _asked.clear()
@@ -34,18 +35,40 @@ def bertlab_opens(command: str, request: "Request") -> "Opened | None":
         if "torch" not in sys.modules:  # else the parser tells the rest as soon
             check_known_keys(request)
         check_filled_in(request)
-        _asked.append(request)
-    if "torch" not in sys.modules:
-        from bertlab_conformance.early_paths import check_places  # noqa: PLC0415
+        _asked.append((command, request))
+    if "torch" in sys.modules:
+        return None
+    from bertlab_conformance.early_paths import (  # noqa: PLC0415
+        check_data,
+        check_model_place,
+        check_run_folder,
+    )
+    from bertlab_conformance.stored_run import with_stored_config  # noqa: PLC0415
 
-        check_places(command, request)
+    check_model_place(command, request)
+    used = request if command == "fit" else with_stored_config(request)
+    if used is not None and command != "fit":
+        check_known_keys(used, command)
+        _asked.append((command, used))
+    check_data(command, used or request, None if used is None else read_columns(used))
+    check_run_folder(request)
     return None
 
 
 @hookimpl
 def bertlab_fit_arguments(parser: "LightningArgumentParser") -> FitKeys:
-    """Add nothing; the parser has all keys when the run begins."""
+    """Add nothing; the parser of ``fit`` has all keys when the run begins.
+
+    Other commands ask for these keys when they have parsed their own, which are kept then.
+    """
     _made[:] = [parser]
+    if _asked and _asked[0][0] != "fit":
+        from bertlab.extend import build_parser  # noqa: PLC0415
+        from bertlab_conformance.known_keys import read_record, write_record  # noqa: PLC0415
+
+        command, request = _asked.pop()
+        if read_record(request, command) is None:
+            write_record(request, build_parser(command, request, with_hooks=False), command)
     return FitKeys()
 
 
@@ -55,7 +78,7 @@ def bertlab_callbacks(config: "Namespace") -> "list[Callback]":
     from bertlab_conformance.known_keys import write_record  # noqa: PLC0415
 
     if _asked and _made:
-        write_record(_asked.pop(), _made.pop())
+        write_record(_asked.pop()[1], _made.pop())
     if (config.model.get("head") or {}).get("regression") is False:
         from bertlab_conformance.number_labels import AskForRegression  # noqa: PLC0415
 

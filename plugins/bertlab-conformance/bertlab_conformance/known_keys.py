@@ -1,8 +1,9 @@
-"""Mistakes in the arguments of ``fit``, told before PyTorch is imported.
+"""Mistakes in the arguments of a command, told before PyTorch is imported.
 
 Which keys there are, and of what type, is known once the classes of all named plugins are imported,
-which takes seconds. A run therefore keeps the keys of its parser in the cache, and a later ``fit``
-of the same plugins compares its config with these first. What passes is parsed as ever.
+which takes seconds. The first command with some plugins therefore keeps the keys of its parser in
+the cache, and later ones compare with these first: ``fit`` its config, ``validate``, ``test`` and
+``predict`` their arguments. What passes is parsed as ever.
 
 A record is used only where its plugins, the installed packages, and all files of bertlab and of
 plugins that the parser was made with are the same, so it refuses what the parser would.
@@ -10,7 +11,8 @@ plugins that the parser was made with are the same, so it refuses what the parse
 
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from hashlib import sha256
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -28,7 +30,9 @@ from jsonargparse.typing import (
 )
 
 from bertlab import BertlabError
+from bertlab.api import Column
 from bertlab.extend import (
+    COMMON,
     GROUPS,
     PLUGIN_SECTIONS,
     Config,
@@ -55,6 +59,10 @@ _RANGES = (
 )
 _PLAIN = {e.__name__: e for e in (bool, int, float, str, list, dict, NoneType, *_RANGES)}
 _ANY = "any"
+_SHARED = ("model", "data", "trainer", "seed", "seed_everything")  # sections of every command
+_COMMANDS = ("fit", "validate", "test", "predict")
+# what objectives read of new rows
+_TEXTS = (Column("text"), Column("text_pair", required=False))
 Form = Any  # a type as JSON: "int", ["list", "int"], ["union", "int", "NoneType"], "any"
 
 
@@ -66,13 +74,13 @@ def check_plugin_names(request: Request) -> None:
                 load_class(kind, name, object)
 
 
-def check_known_keys(request: Request) -> None:
-    """Refuse what a run's parser would, if its record is there.
+def check_known_keys(request: Request, command: str = "fit") -> None:
+    """Refuse what the parser of a command would, if its record is there.
 
     Raises:
         BertlabError: an unknown key, or a value of another type.
     """
-    types = read_record(request)
+    types = read_record(request, command)
     if types is None:
         return
     parser = ArgumentParser(exit_on_error=False)
@@ -81,18 +89,22 @@ def check_known_keys(request: Request) -> None:
     apart = {key for key, form in types.items() if form == _ANY}
     if request.init_from and not request.encoder_named:
         apart.add("model.encoder")  # its weights say which encoder
-    parse_config(parser, _without(request.values, apart), request.where)
+    if command == "fit":
+        parse_config(parser, _without(request.values, apart.__contains__), request.where)
+        return
+    # what else a stored config says is looked at when it is read; packages take some keys apart
+    apart |= COMMON[command].keys() - types.keys()
+    given = _without(request.values, lambda key: key in apart or not request.is_argument(key))
+    parse_config(parser, given, request.where)
 
 
-def read_record(request: Request) -> dict[str, Form] | None:
+def read_record(request: Request, command: str = "fit") -> dict[str, Form] | None:
     """Return the type of each key as JSON, None where no valid record of these plugins is kept."""
-    if request.checkpoint or request.ckpt_path:
+    if command == "fit" and (request.checkpoint or request.ckpt_path):
         return None  # the plugins are named in there
     try:
-        record = read_json(_path(request), _LARGEST)
-        if any(_state(Path(path)) != state for path, state in record["files"].items()):
-            return None
-        types: dict[str, Form] = dict(record["types"])
+        record = _read(request)
+        types: dict[str, Form] = {**record["types"], **record["own"][command]}
         for form in types.values():
             _type(form)
     except (OSError, BertlabError, ValueError, TypeError, KeyError, AttributeError):
@@ -100,20 +112,74 @@ def read_record(request: Request) -> dict[str, Form] | None:
     return types
 
 
-def write_record(request: Request, parser: ArgumentParser) -> None:
+def read_columns(request: Request) -> list[Column] | None:
+    """Return the columns that a request's model reads of rows; None where no record tells them."""
+    try:
+        found = _read(request)["columns"]
+        return [Column(**{**each, "aliases": tuple(each["aliases"])}) for each in found]
+    except (OSError, BertlabError, ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+def _read(request: Request) -> dict[str, Any]:
+    """Return the record of a request's plugins; ValueError if files have changed since."""
+    record: dict[str, Any] = read_json(_path(request), _LARGEST)
+    if any(_state(Path(path)) != state for path, state in record["files"].items()):
+        raise ValueError("a file has changed")
+    return record
+
+
+def write_record(request: Request, parser: ArgumentParser, command: str = "fit") -> None:
     """Keep the keys of a parser, unless it was made for other plugins; no error if it fails."""
-    if read_record(request) is not None or not _is_of(parser, request):
+    if read_record(request, command) is not None or not _is_of(parser, request):
         return
-    path = _path(request)
-    hints = {each.dest: getattr(each, "_typehint", None) or each.type for each in parser._actions}
-    known = keys_of(parser) - {"config"}
-    types = {key: _form(hints[key]) for key in sorted(known) if not names_below(key, known)}
-    files = {str(each): _state(each) for each in _files()}
+    found = _types(parser)
+    types = {key: form for key, form in found.items() if key.partition(".")[0] in _SHARED}
+    own = {each: _own_types(each) for each in _COMMANDS if each not in ("fit", command)}
+    own[command] = {key: form for key, form in found.items() if key not in types}
+    columns, path = _columns(request), _path(request)
+    record = {
+        "files": {str(each): _state(each) for each in _files()},
+        "types": types,
+        "own": own,
+        "columns": columns and [asdict(each) for each in columns],
+    }
     try:
         make_folder(path.parent)
-        write_json(path, {"files": files, "types": types})
+        write_json(path, record)
     except (OSError, BertlabError):
         return
+
+
+def _types(parser: ArgumentParser) -> dict[str, Form]:
+    """Return the type of each key of a parser as JSON."""
+    hints = {each.dest: getattr(each, "_typehint", None) or each.type for each in parser._actions}
+    known = keys_of(parser) - {"config"}
+    return {key: _form(hints[key]) for key in sorted(known) if not names_below(key, known)}
+
+
+def _own_types(command: str) -> dict[str, Form]:
+    """Return the types of the keys of a command alone."""
+    # torch, which is here by now
+    from lightning.pytorch.cli import LightningArgumentParser  # noqa: PLC0415
+
+    from bertlab.extend import add_keys_of_command  # noqa: PLC0415
+
+    parser = LightningArgumentParser(exit_on_error=False)
+    add_keys_of_command(parser, command, with_hooks=False)
+    return _types(parser)
+
+
+def _columns(request: Request) -> tuple[Column, ...] | None:
+    """Return the columns that a model reads of rows; None of heads that may choose them."""
+    if request.heads or request.transforms:
+        return None
+    if request.head is None:
+        return _TEXTS
+    if not installed("head")[request.head].is_ours:
+        return None
+    found = getattr(load_class("head", request.head, object), "columns", None)
+    return found if isinstance(found, tuple) else None
 
 
 def _path(request: Request) -> Path:
@@ -186,15 +252,15 @@ def _state(path: Path) -> list[int]:
     return [found.st_mtime_ns, found.st_size]
 
 
-def _without(content: Mapping[str, Any], keys: set[str], above: str = "") -> Config:
-    """Return a config without the values of some keys."""
+def _without(content: Mapping[str, Any], drops: Callable[[str], bool], above: str = "") -> Config:
+    """Return a config without the values of the keys that ``drops`` is true of."""
     kept: Config = {}
     for name, value in content.items():
         key = f"{above}{name}"
-        if key in keys:
+        if drops(key):
             continue
         inner = isinstance(value, Mapping)
-        kept[name] = _without(value, keys, f"{key}.") if inner else value
+        kept[name] = _without(value, drops, f"{key}.") if inner else value
     return kept
 
 

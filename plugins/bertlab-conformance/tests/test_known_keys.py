@@ -1,5 +1,6 @@
 """The keys of an earlier run: mistakes are told as the parser tells them, before torch is there."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from bertlab.config.request import Request
 from bertlab.errors import BertlabError
 from bertlab_conformance import known_keys
 from bertlab_conformance.known_keys import check_known_keys, read_record, write_record
+from bertlab_conformance.stored_run import with_stored_config
 from tests.conftest import Command
 
 MISTAKES = [
@@ -34,6 +36,30 @@ from bertlab.cli.main import main
 for mistake in sys.argv[2:]:
     with contextlib.redirect_stderr(io.StringIO()) as error:
         code = main(["fit", "--config", sys.argv[1], mistake])
+    print(code, error.getvalue().strip())
+print("torch" in sys.modules)
+"""
+
+# of commands that use a run
+OF_USE = [
+    ["predict", "--text=x", "--outptu=x"],
+    ["predict", "--text=x", "--data.batch_sise=3"],
+    ["predict", "--text=x", "--model.objectives.mlm.rat=0.1"],
+    ["predict", "--text=x", "--top_k=0"],
+    ["predict", "--text=x", "--top_k=two"],
+    ["predict"],
+    ["predict", "--text=x", "--input=other.csv"],
+    ["predict", "--input=other.csv"],
+    ["predict", "--input=nope.csv"],
+    ["validate", "--data.validation_sequences=three"],
+    ["validate", "--compile=true"],
+]
+USES = """
+import contextlib, io, json, sys
+from bertlab.cli.main import main
+for argv in json.loads(sys.argv[1]):
+    with contextlib.redirect_stderr(io.StringIO()) as error:
+        code = main(argv)
     print(code, error.getvalue().strip())
 print("torch" in sys.modules)
 """
@@ -146,3 +172,36 @@ def test_the_keys_of_a_source_with_settings_are_kept_apart(cache: Path) -> None:
     check_known_keys(files)
     with pytest.raises(BertlabError, match=r"data.corpus.sauce: no such key"):
         check_known_keys(asked("--data.corpus", "{source: python-english, sauce: x}"))
+
+
+@pytest.mark.slow
+def test_mistakes_in_using_a_run_are_told_without_torch_in_the_same_words(
+    cache: Path,
+    tiny_run: Path,
+    bertlab: Command,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "other.csv").write_text("review,stars\nfine,4\n", "utf-8")
+    monkeypatch.chdir(tmp_path)
+    lines = [[command, str(tiny_run), *rest] for command, *rest in OF_USE]
+    late = [bertlab(*line) for line in lines]  # torch is here
+    assert not cache.exists()
+    used = with_stored_config(asked("--ckpt_path", str(tiny_run)))
+    assert used is not None
+    for command in ("predict", "validate"):
+        write_record(used, build_parser(command, used, with_hooks=False), command)
+        assert read_record(used, command)
+    early = subprocess.run(
+        [sys.executable, "-c", USES, json.dumps(lines)], capture_output=True, text=True, check=True
+    )
+    # which a checkpoint's reading warns of
+    expected = [f"{code} {error.strip().splitlines()[-1]}" for code, _, error in late]
+    assert early.stdout.splitlines() == [*expected, "False"]
+
+
+def test_the_config_of_a_run_that_is_not_plain_to_see_is_left(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("model: {encoder: {name: bert}}\n", "utf-8")
+    assert with_stored_config(asked("--ckpt_path", str(tmp_path))) is None  # it is no whole config
+    assert with_stored_config(asked("--ckpt_path", str(tmp_path / "other"))) is None
+    assert with_stored_config(asked("--text", "x")) is None

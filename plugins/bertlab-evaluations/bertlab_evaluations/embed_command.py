@@ -9,9 +9,8 @@ from jsonargparse import ArgumentParser
 from bertlab import CommandError, check_at_least, nearest
 from bertlab.api import DataError
 from bertlab.extend import (
-    STANDARD_INPUT,
     check_model,
-    is_url,
+    is_missing,
     parse_arguments,
     say,
 )
@@ -94,7 +93,7 @@ def embed(
     """
     check_model(model)
     check_output(Path(output), text, overwrite, pool)
-    if text != STANDARD_INPUT and not is_url(text) and not Path(text).exists():
+    if is_missing(text):
         folder = Path(text).parent
         names = [each.name for each in folder.iterdir()] if folder.is_dir() else []
         hint = nearest(Path(text).name, names)

@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Sequence
-from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,13 +12,12 @@ from bertlab.extend import (
     check_model,
     find_config,
     installed,
-    is_url,
+    is_missing,
     needs_value,
     no_such_file,
     read_config,
     say,
     shipped_configs,
-    source_of,
     split_arguments,
 )
 
@@ -204,8 +202,7 @@ def _check_data(rest: list[str]) -> None:
         return
     if not found:
         raise ConfigError("missing: --data")
-    is_path = not is_url(found[-1]) and not source_of(found[-1]) and not has_magic(found[-1])
-    if is_path and not Path(found[-1]).expanduser().exists():
+    if is_missing(found[-1]):
         raise no_such_file(found[-1])
 
 

@@ -61,13 +61,13 @@ def main(command: str, argv: list[str]) -> int:
     parser = make_parser(command)
     _add_settings(parser, argv)
     given = parse_arguments(parser, argv)
-    check_model(given.source)
+    check_model(given.model)
     if not given.words_checkpoints:  # each has a folder of its own
         check_output(Path(given.output), given.overwrite)
     from bertlab_interop.export import push_to  # noqa: PLC0415  torch, not for --help
 
     push = None if given.push is None else push_to(given.push, given.private)
-    with working(f"exporting {Path(given.source).name}"):
+    with working(f"exporting {Path(given.model).name}"):
         for report in _exports(given):
             notes = [f"note: {each}" for each in report.notes]
             add_to_json(exports=[report])
@@ -88,11 +88,11 @@ def _exports(given: Namespace) -> "Iterator[ExportReport]":
     output, name, form = Path(given.output), given.push, given.format
     settings = _settings(given)
     if given.words_checkpoints:
-        yield from export_words(given.source, output, given.overwrite, form, settings, name)
+        yield from export_words(given.model, output, given.overwrite, form, settings, name)
     else:
         address = None if name is None else ModelAddress(name, on_hub=True)
         arguments = form, given.head, settings, address
-        yield write_model(given.source, output, given.overwrite, *arguments)
+        yield write_model(given.model, output, given.overwrite, *arguments)
 
 
 def check_output(output: Path, overwrite: bool) -> None:
@@ -162,8 +162,11 @@ def make_parser(command: str) -> ArgumentParser:
     """Return the parser of the options, without the settings of an exporter."""
     parser = ArgumentParser(prog=f"bertlab {command}", exit_on_error=False)
     parser.add_argument(
-        "source", type=str, help="run directory, checkpoint, Hugging Face folder or hub name"
+        "model",
+        type=str,
+        metavar="MODEL",
+        help="run directory, checkpoint, Hugging Face folder or hub name",
     )
-    parser.add_argument("output", type=str, help="folder to write")
+    parser.add_argument("output", type=str, metavar="OUTPUT", help="folder to write")
     parser.add_class_arguments(_Options, None, as_group=False, instantiate=False)
     return parser

@@ -5,7 +5,6 @@ each to be filled in.
 """
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import yaml
 from markupsafe import Markup
 
-from bertlab.extend import Results
+from bertlab.extend import Results, is_hub_name
 
 # what the hub calls the task of a class; BertModel and others have none
 PIPELINES = {
@@ -66,12 +65,11 @@ _UNKNOWN = (
     "# license: not recorded; that of the weights it began from and of the texts, such as mit\n"
     "# language: not recorded, such as en\n"
 )
-_HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 
 
-def is_hub_name(place: str) -> bool:
-    """Whether a place is called as a model of the hub is, and is no folder here."""
-    return _HUB_NAME.fullmatch(place) is not None and not Path(place).exists()
+def is_on_hub(place: str) -> bool:
+    """Whether a place is called OWNER/NAME as on the hub, and is no folder here."""
+    return "/" in place and is_hub_name(place) and not Path(place).exists()
 
 
 def pipeline_of(architecture: str) -> str | None:

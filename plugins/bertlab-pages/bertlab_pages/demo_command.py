@@ -5,12 +5,14 @@ from pathlib import Path
 from jsonargparse import ArgumentParser
 
 from bertlab.extend import check_model, parse_arguments, working
+from bertlab_pages.local_server import listen
 
 
 def main(command: str, argv: list[str]) -> int:
     """Run ``demo`` until Ctrl-C; return the exit code."""
     given = parse_arguments(make_parser(command), argv)
     check_model(given.model)
+    listen(given.port).close()  # before the model is read
     from bertlab import load  # noqa: PLC0415  torch, not for --help
     from bertlab_pages.demo.model_view import ModelView, name_of  # noqa: PLC0415
     from bertlab_pages.demo.server import new_server  # noqa: PLC0415

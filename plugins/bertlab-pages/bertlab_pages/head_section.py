@@ -48,7 +48,7 @@ def _card(row: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **{key: str(row[key]) for key in ("where", "text", "truth", "prediction")},
         "right": row["right"],
-        "score": None if score is None else f"{float(score):.4g}",
+        "score": None if score is None else f"{float(score):#.4g}",
         **{key: f"{int(row[key]):,}" if row[key] else "" for key in ("tokens", "cut")},
     }
 

@@ -73,11 +73,14 @@ def line_chart(
         down = _BOTTOM - (_BOTTOM - _TOP) * (y - y_low) / (y_high - y_low)
         return round(across, 1), round(down, 1)
 
+    y_ticks = ticks(y_low, y_high)
+    digits = digits_apart(y_ticks)
     shown = []
     for number, (line, points) in enumerate(drawn):
         at = [(*place(x, y), x, y) for x, y in points]
         every = max(1, len(at) // _MOST_HOVERS)
         dots = at if line.is_scatter else at[::-every]
+        hover = f"{line.name}, {labels[0]}"
         shown.append(
             {
                 "name": line.name,
@@ -87,7 +90,7 @@ def line_chart(
                 "hidden": not line.is_scatter and len(at) > _FEW_POINTS,
                 "path": "" if line.is_scatter else " ".join(f"{x},{y}" for x, y, _, _ in at),
                 "dots": [
-                    (x, y, f"{line.name}, {labels[0]} {_place(a, decades)}: {_value(b, percent)}")
+                    (x, y, f"{hover} {_place(a, decades)}: {_value(b, percent, digits)}")
                     for x, y, a, b in dots
                 ],
             }
@@ -101,7 +104,7 @@ def line_chart(
         lines=shown,
         plot=(_LEFT, _RIGHT, _TOP, _BOTTOM),
         x_ticks=[(place(x, y_low)[0], _place(x, decades)) for x in x_ticks],
-        y_ticks=[(place(x_low, y)[1], _value(y, percent)) for y in ticks(y_low, y_high)],
+        y_ticks=[(place(x_low, y)[1], _value(y, percent, digits)) for y in y_ticks],
         diagonal=(*place(x_low, y_low), *place(x_high, y_high)) if square else None,
     )
     return Markup(html)  # noqa: S704  the template escapes what it prints
@@ -115,6 +118,12 @@ def ticks(low: float, high: float) -> list[float]:
     first = math.ceil(low / step - 1e-9)
     last = math.floor(high / step + 1e-9)
     return [number * step for number in range(first, last + 1)]
+
+
+def digits_apart(values: Sequence[float], least: int = 3) -> int:
+    """Return the significant digits that tell values apart: 0.7011, 0.7012 → 4."""
+    several = (n for n in range(least, 12) if len({f"{x:.{n}g}" for x in values}) == len(values))
+    return next(several, least)
 
 
 def _points(line: Line) -> list[tuple[float, float]]:
@@ -135,16 +144,16 @@ def padded_range(values: Sequence[float]) -> tuple[float, float]:
     return (low if low == 0 else low - margin), high + margin
 
 
-def _number(value: float) -> str:
+def _number(value: float, digits: int = 3) -> str:
     for size, prefix in _PREFIXES:
         if abs(value) >= size * 0.9999:
-            return f"{value / size:.4g}{prefix}"
-    return f"{value:.3g}"
+            return f"{value / size:.{max(digits, 4)}g}{prefix}"
+    return f"{value:.{digits}g}"
 
 
 def _place(x: float, decades: bool) -> str:
     return f"{10**x:.2g}" if decades else _number(x)
 
 
-def _value(value: float, percent: bool) -> str:
-    return f"{100 * value:.3g}%" if percent else _number(value)
+def _value(value: float, percent: bool, digits: int) -> str:
+    return f"{100 * value:.{digits}g}%" if percent else _number(value, digits)

@@ -1,5 +1,6 @@
 """A server of pages that answers this machine alone, and nobody else's pages."""
 
+import errno
 import io
 import json
 import socket
@@ -45,8 +46,7 @@ def local_server(
     Raises:
         CommandError: the port is in use or not to be had.
     """
-    if not 0 <= port <= _LAST_PORT:
-        raise CommandError(f"--port: found {port}, expected 1 to {_LAST_PORT}, or 0: a free one")
+    listening = listen(port)
     hosts: set[str] = set()
 
     @Request.application
@@ -66,17 +66,31 @@ def local_server(
         except HTTPException as error:
             return json_response({"error": str(error)}, error.code or 400)
 
-    try:
-        with socket.create_server((HOST, port)) as listening:
-            server = make_server(
-                HOST, port, guarded, threaded=True, request_handler=_Handler, fd=listening.fileno()
-            )  # which takes a copy of the socket
-    except OSError as error:
-        raise CommandError(
-            f"--port: {port} is not to be had ({error}); expected one that is free, or 0"
-        ) from None
+    with listening:
+        server = make_server(
+            HOST, port, guarded, threaded=True, request_handler=_Handler, fd=listening.fileno()
+        )  # which takes a copy of the socket
     hosts |= {f"{name}:{server.port}" for name in (HOST, "localhost")}
     return server
+
+
+def listen(port: int) -> socket.socket:
+    """Return a socket that listens at a port of this machine; 0: one that is free.
+
+    Raises:
+        CommandError: the port is in use or not to be had.
+    """
+    if not 0 <= port <= _LAST_PORT:
+        raise CommandError(f"--port: found {port}, expected 1 to {_LAST_PORT}, or 0: a free one")
+    try:
+        return socket.create_server((HOST, port))
+    except OSError as error:
+        used = error.errno == errno.EADDRINUSE
+        why = "another program uses it" if used else error.strerror
+        raise CommandError(
+            f"--port: {port} is not to be had: {why}; expected one that is free, as "
+            f"--port {port % _LAST_PORT + 1}, or 0"
+        ) from None
 
 
 def serve(server: BaseWSGIServer, shown: str) -> None:

@@ -33,7 +33,7 @@ from bertlab.extend import (
 from bertlab_pages.card_head import (
     USES,
     card_head,
-    is_hub_name,
+    is_on_hub,
     own_results,
     pipeline_code,
     pipeline_of,
@@ -169,7 +169,7 @@ def _heads_of(run: Path) -> Mapping[str, Any]:
 def _base_model(start: Pretrained) -> str | None:
     """Return the model of the hub that training began from, or that was exported as it is."""
     given = start.source if start.config is None else start.config["model"].get("init_from")
-    return str(given) if isinstance(given, str) and is_hub_name(given) else None
+    return str(given) if isinstance(given, str) and is_on_hub(given) else None
 
 
 def _hub_data(start: Pretrained) -> tuple[list[str], str | None]:
@@ -180,7 +180,7 @@ def _hub_data(start: Pretrained) -> tuple[list[str], str | None]:
     # hf:nyu-mll/glue/mrpc -> nyu-mll/glue
     named = [text.removeprefix("hf:").split("/") for text in texts if text.startswith("hf:")]
     sets = ["/".join(parts[:2]) for parts in named]
-    datasets = [_shown(each) for each in dict.fromkeys(sets) if is_hub_name(each)]
+    datasets = [_shown(each) for each in dict.fromkeys(sets) if is_on_hub(each)]
     place = next((place for place in places if place), None)
     return datasets, None if place is None else _last_part(place)
 
@@ -214,7 +214,7 @@ def _last_part(place: object) -> str:
         case [*several]:
             return _shown(", ".join(map(_last_part, several)))
     text = str(place)
-    is_name = _SOURCE.match(text) or is_hub_name(text)
+    is_name = _SOURCE.match(text) or is_on_hub(text)
     return _shown(text if is_name else Path(text).name)
 
 

@@ -1,14 +1,18 @@
 """Lightning's ``LearningRateFinder``, whose answer is checked before a run goes on with it."""
 
+import sys
+from functools import partial
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import LearningRateFinder
+from lightning.pytorch.tuner import lr_finder
 from torch.optim.lr_scheduler import LambdaLR
 
 from bertlab.api import TaskData
-from bertlab.extend import BertModule, TrainerError, say, write_json
+from bertlab.extend import BertModule, TrainerError, can_draw, say, write_json
 from bertlab_pages.rate_range import RATES, RateRange, losses_of, propose, smooth
 
 
@@ -33,8 +37,12 @@ class CheckedFinder(LearningRateFinder):
         policy = guard.policy if guard is not None else "stop"
         if guard is not None:
             guard.policy = "skip"  # a step that is too large for the numbers ends no run
+        # its bar goes to standard error, and not into a file or a pipe
+        hides = not can_draw() or (sys.stdout.isatty() and not sys.stderr.isatty())
+        bar = partial(lr_finder.tqdm, disable=hides)  # type: ignore[attr-defined]
         try:
-            super().on_fit_start(trainer, pl_module)
+            with patch.object(lr_finder, "tqdm", bar):
+                super().on_fit_start(trainer, pl_module)
         finally:
             if guard is not None:
                 guard.policy = policy

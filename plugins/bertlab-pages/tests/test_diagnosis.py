@@ -1,5 +1,6 @@
 """Where a head is wrong: figures that can be counted by hand, for each kind of head."""
 
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -163,3 +164,11 @@ def test_the_measuring_finds_what_is_planted(tmp_path: Path) -> None:
         "covered",
     ):
         assert any(what in line for line in found), what
+
+
+def test_numbers_beside_an_axis_differ() -> None:
+    chart = line_chart("loss", [Line("held out", [8, 12], [0.70131, 0.70128])], ("step", "loss"))
+    assert chart is not None
+    numbers = re.findall(r">(0\.70\d*)<", chart)
+    assert len(numbers) > 2
+    assert len({*numbers}) == len(numbers)

@@ -42,7 +42,7 @@ from bertlab_studies.execute.run_state import (
 from bertlab_studies.plan.plan import HASH, Plan, PlannedRun, computed
 from bertlab_studies.plan.seed_parts import RunSeeds
 from bertlab_studies.report.sameness import corpus_now, data_of, manifest_of
-from bertlab_studies.settings import STUDY_FILE
+from bertlab_studies.settings import check_reused
 
 _PACKAGES = ("bertlab", "torch")
 _LINKED = "checkpoints"  # of a run: large, and replaced rather than changed
@@ -80,11 +80,7 @@ def find_reusable(plan: Plan, study_dir: Path, others: Sequence[Path]) -> list[R
     Raises:
         StudyError: if one is not the directory of another study.
     """
-    for other in others:
-        if not (other / STUDY_FILE).is_file():
-            raise StudyError(
-                f"--reuse: {other} is not the directory of a study (it has no {STUDY_FILE})"
-            )
+    for other in check_reused(others):
         if other.resolve() == study_dir.resolve():
             raise StudyError(f"--reuse: {other} is this study; expected another one")
     found = []

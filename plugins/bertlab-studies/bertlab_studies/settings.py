@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from bertlab import CommandError
+from bertlab import CommandError, nearest
 from bertlab.api import ConfigError
 from bertlab.extend import find_config, load_yaml, split_arguments
 from bertlab_studies.errors import StudyError
@@ -71,6 +71,23 @@ def find_study(source: str | Path) -> Path:
         return path / STUDY_FILE
     others = [each for each in path.parent.glob("*") if (each / STUDY_FILE).is_file()]
     return find_config(path, "study file or directory", others)
+
+
+def check_reused(others: str | Path | Sequence[str | Path]) -> list[Path]:
+    """Return the directories of studies that ``--reuse`` gives.
+
+    Raises:
+        StudyError: one is not the directory of a study.
+    """
+    found = [Path(each) for each in ([others] if isinstance(others, str | Path) else others)]
+    for other in found:
+        if not (other / STUDY_FILE).is_file():
+            beside = [each.parent.name for each in other.parent.glob(f"*/{STUDY_FILE}")]
+            raise StudyError(
+                f"--reuse: {other} is not the directory of a study (it has no {STUDY_FILE})"
+                f"{nearest(other.name, beside)}"
+            )
+    return found
 
 
 def as_settings(argv: Sequence[str]) -> list[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from jsonargparse import ArgumentParser
 
 from bertlab import CommandError, nearest
-from bertlab.api import DataError
+from bertlab.api import BertlabError, DataError
 from bertlab.extend import (
     add_to_json,
     announce,
@@ -21,7 +21,7 @@ from bertlab.extend import (
 )
 from bertlab_studies.execute.contract import add_executor_options, option_names
 from bertlab_studies.execute.executor import StudyExecutor
-from bertlab_studies.settings import as_settings, find_study, parse_settings
+from bertlab_studies.settings import as_settings, check_reused, find_study, parse_settings
 
 if TYPE_CHECKING:
     from bertlab_studies.report.report import Report
@@ -66,6 +66,9 @@ def main(argv: list[str]) -> int:
     evaluate_settings = parse_settings(options.pop("evaluate_set"), "--evaluate_set")
     for name in names:
         find_study(name)  # before torch is imported
+    check_reused(options.get("reuse") or ())
+    if (pilot := options.get("pilot")) is not None:
+        _check_pilot(pilot)
     from bertlab.extend import quiet_lightning  # noqa: PLC0415
     from bertlab_studies.study import study  # noqa: PLC0415  imports torch, which help does without
 
@@ -78,6 +81,13 @@ def main(argv: list[str]) -> int:
         ]
         code: int = ACTIONS[action](opened if action == "compare" else opened[0], **options)
     return code
+
+
+def _check_pilot(pilot: str) -> None:
+    try:
+        find_study(pilot)
+    except BertlabError as error:
+        raise type(error)(f"--pilot: {error}") from None
 
 
 @contextlib.contextmanager

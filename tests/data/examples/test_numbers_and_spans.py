@@ -39,6 +39,13 @@ def test_no_number_is_refused_by_file_and_row(tmp_path: Path, wrong: object) -> 
         values(given, SCORED)
 
 
+def test_no_number_names_the_setting_that_asks_for_one(tmp_path: Path) -> None:
+    table = write(tmp_path / "a.csv", "text,label\nfine,4.5\ndull,bad\n")
+    words = "a.csv:3: column 'label': found 'bad', expected a finite number, as "
+    with pytest.raises(DataError, match=f"{re.escape(words)}model.head.regression: true asks for"):
+        values(table, SingleSentence(regression=True).columns)
+
+
 @pytest.mark.parametrize(
     "part",
     [

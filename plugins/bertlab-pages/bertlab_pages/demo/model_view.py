@@ -170,10 +170,8 @@ class ModelView:
         number = sum(each.numel() for each in encoder.parameters())
         kind = type(encoder).__name__.removesuffix("Encoder") or "Encoder"
         tasks = f"; it was trained for {', '.join(self.model.tasks)}" if self.model.tasks else ""
-        return (
-            f"{kind} with {encoder.num_hidden_layers} layers of {encoder.hidden_size}, {number:,} "
-            f"parameters{tasks}"
-        )
+        layers = f"{encoder.num_hidden_layers} layer{'s'[: encoder.num_hidden_layers != 1]}"
+        return f"{kind} with {layers} of {encoder.hidden_size}, {number:,} parameters{tasks}"
 
     def _fields(self) -> list[dict[str, Any]]:
         if self.compares:
