@@ -80,6 +80,7 @@ def test_what_few_seeds_cannot_check_is_named_beside_a_star(variants: int, words
 def test_a_star_of_few_runs_against_many_names_what_it_rests_on(runs: int, named: bool):
     values = [*normal(2, 10)]
     lines = said(values[0], values[1][:runs] + 0.2)
+    assert any(f"two variants and {runs} runs of one" in line for line in lines)
     assert (
         any(f"{runs} runs against 10: if the few are far noisier" in line for line in lines)
         == named
