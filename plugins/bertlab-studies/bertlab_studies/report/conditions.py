@@ -1,7 +1,7 @@
 """Kinds of study in which a test says less than 5 %, or less than so many runs seem to: named.
 
-The figures are those of ``benchmarks/figures/study_calibration_meaning.md``. A line is printed where a study is of
-the kind, and not where it is only near it.
+The figures are those of ``benchmarks/figures/study_calibration_meaning.md``. A line is printed
+where a study is of the kind, and not where it is only near it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -98,8 +98,8 @@ def _assumed(scores: StudyScores, comparisons: Comparisons) -> Iterator[str]:
     if variants == 2 and seeds < ENOUGH_SKEWED:
         counted = "seeds" if all(one.runs[0] == one.runs[1] for one in stars) else "runs of one"
         yield (
-            f"two variants and {seeds} {counted}: if results are skewed and one variant is far noisier "
-            "than the other, up to 13 % of such studies have a star by chance, not 5 %; "
+            f"two variants and {seeds} {counted}: if results are skewed and one variant is far "
+            "noisier than the other, up to 13 % of such studies have a star by chance, not 5 %; "
             f"{ENOUGH_SKEWED} seeds keep 6 %"
         )
     few, many = min((sorted(one.runs) for one in stars), key=lambda runs: runs[0] / runs[1])
