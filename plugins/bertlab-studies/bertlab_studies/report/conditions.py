@@ -1,21 +1,31 @@
 """Kinds of study in which a test says less than 5 %, or less than so many runs seem to: named.
 
-The figures are those of ``benchmarks/study_calibration.py``. A line is printed where a study is of
-the kind, and not where it is only near it.
+The figures are those of ``benchmarks/figures/study_calibration_meaning.md``. A line is printed
+where a study is of the kind, and not where it is only near it.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from bertlab_studies.report.comparison import LEVEL, Comparison
 from bertlab_studies.report.contrast_noise import draw_test
 from bertlab_studies.report.failed_runs import failed_runs
-from bertlab_studies.report.failures import UNSTABLE, count_runs, is_established, is_unstable
-from bertlab_studies.report.findings import FEW_SEEDS, decimals, signed
+from bertlab_studies.report.failures import (
+    UNSTABLE,
+    count_runs,
+    is_established,
+    is_unstable,
+    without,
+)
+from bertlab_studies.report.findings import FEW_SEEDS, decimals, format_p, signed
+from bertlab_studies.report.two_groups import one_group_p
 from bertlab_studies.study_scores import Measure, StudyScores
 
 LIMITED = 0.3  # share of the freedom of few runs in that of few against many, which is named
 ENOUGH_SKEWED = 25  # seeds at which skewed noise does no harm
+ENOUGH_GROUPED = 7  # seeds at which groups of runs do no harm
 MANY_VARIANTS = 3  # from which groups that nobody sees do harm with few seeds
 
 Comparisons = Mapping[tuple[str, str], Comparison]
@@ -34,6 +44,7 @@ def conditions(scores: StudyScores, comparisons: Comparisons) -> list[str]:
         *_unstable(scores),
         *_few_against_many(scores, comparisons),
         *_assumed(scores, comparisons),
+        *_two_groups(scores, comparisons),
     ]
 
 
@@ -85,22 +96,47 @@ def _assumed(scores: StudyScores, comparisons: Comparisons) -> Iterator[str]:
     seeds = min(min(one.runs) for one in stars)
     variants = len(scores.variants)
     if variants == 2 and seeds < ENOUGH_SKEWED:
+        counted = "seeds" if all(one.runs[0] == one.runs[1] for one in stars) else "runs of one"
         yield (
-            f"two variants and {seeds} seeds: if results are skewed and one variant is far noisier "
-            "than the other, up to 13 % of such studies have a star by chance, not 5 %; "
+            f"two variants and {seeds} {counted}: if results are skewed and one variant is far "
+            "noisier than the other, up to 13 % of such studies have a star by chance, not 5 %; "
             f"{ENOUGH_SKEWED} seeds keep 6 %"
         )
     few, many = min((sorted(one.runs) for one in stars), key=lambda runs: runs[0] / runs[1])
-    if few <= FEW_SEEDS and many >= 2 * few:
+    if few == FEW_SEEDS and many >= 2 * few:  # with two, the few are the limit
         yield (
-            f"{few} runs against {many}: if the few are far noisier, up to 8 % of such studies "
+            f"{few} runs against {many}: if the few are far noisier, up to 7 % of such studies "
             "have a star by chance, not 5 %; five runs keep 6 %"
         )
     if variants >= MANY_VARIANTS and seeds <= FEW_SEEDS:
         yield (
             f"{seeds} seeds: if one variant is far noisier than the others, or runs of all end in "
             "two groups that are too close to be told apart (ten deviations or less), up to 11 % "
-            "of such studies have a star by chance, not 5 %; five seeds keep 6 %"
+            "of such studies have a star by chance, not 5 %; five seeds keep 7 %, seven 6 %"
+        )
+
+
+def _two_groups(scores: StudyScores, comparisons: Comparisons) -> Iterator[str]:
+    """Yield a line if the runs of a study with a star seem to end in two groups.
+
+    With fewer seeds this cannot be told, and :func:`_assumed` names it beside each star.
+    """
+    stars = [one.decided for one in comparisons.values() if one.significant]
+    seeds = min((min(one.runs) for one in stars), default=0)
+    if not FEW_SEEDS < seeds < ENOUGH_GROUPED or len(scores.variants) < MANY_VARIANTS:
+        return
+    paired = {name for (_, name), one in comparisons.items() if one.decided.paired}
+    learned = []
+    for measure in _primary(scores):
+        failed = failed_runs(scores, measure) if measure.name not in paired else {}
+        cells = (without(scores.cell(name, measure), failed[name]) for name in failed)
+        learned.append([np.array(list(cell.values.values())) for cell in cells])
+    p = one_group_p(learned)
+    if p <= LEVEL:
+        yield (
+            f"{seeds} seeds: the runs of a variant look like two groups ({format_p(p)} if they "
+            "were one), too close together to tell which failed: about 7 % of such studies have a "
+            f"star by chance, not 5 %; {ENOUGH_GROUPED} seeds keep 6 %"
         )
 
 

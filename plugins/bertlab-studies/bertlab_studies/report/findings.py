@@ -142,8 +142,9 @@ def describe_pairing(
     known: dict[bool, dict[str, float]] = {True: {}, False: {}}
     primary = {measure.name for measure in scores.measures if measure.is_primary}
     for (_, name), one in comparisons.items():
-        if name in primary and one.correlation is not None:
-            known[one.paired][name] = one.correlation
+        found = one.decided  # failed runs move together as no others do
+        if name in primary and found.correlation is not None:
+            known[found.paired][name] = found.correlation
     said = []
     for paired, words in ((True, "compared seed by seed"), (False, "not paired")):
         if known[paired]:

@@ -1,22 +1,31 @@
 """Kinds of study that a report names: unstable variants, few runs against many, few seeds."""
 
+import json
+
 import numpy as np
 import pytest
 
 from bertlab_studies.report.conditions import conditions
+from bertlab_studies.report.report import report_of
 from bertlab_studies.report.statistics import compare_study
+from bertlab_studies.report.two_groups import one_group_p
+from bertlab_studies.report.values import report_json
 from bertlab_studies.study_scores import Cell, Measure, StudyScores, VariantScores
 
 MEASURE = Measure("rte", "accuracy")
 
 
-def said(*variants: np.ndarray) -> list[str]:
-    """Return what is said of a study of variants a, b, c, …"""
+def scores_of(*variants: np.ndarray) -> StudyScores:
+    """Return a study of variants a, b, c, …"""
     found = {
         name: VariantScores({MEASURE.name: Cell(dict(enumerate(map(float, values))))})
         for name, values in zip("abcdefgh", variants, strict=False)
     }
-    scores = StudyScores("s", "a", list(range(max(map(len, variants)))), [MEASURE], found)
+    return StudyScores("s", "a", list(range(max(map(len, variants)))), [MEASURE], found)
+
+
+def said(*variants: np.ndarray) -> list[str]:
+    scores = scores_of(*variants)
     return conditions(scores, compare_study(scores, draws=0))
 
 
@@ -67,8 +76,44 @@ def test_what_few_seeds_cannot_check_is_named_beside_a_star(variants: int, words
     assert words in line
 
 
-@pytest.mark.parametrize(("runs", "named"), [(3, True), (6, False)])
+@pytest.mark.parametrize(("runs", "named"), [(2, False), (3, True), (6, False)])
 def test_a_star_of_few_runs_against_many_names_what_it_rests_on(runs: int, named: bool):
     values = [*normal(2, 10)]
     lines = said(values[0], values[1][:runs] + 0.2)
-    assert any("3 runs against 10: if the few are far noisier" in line for line in lines) == named
+    assert any(f"two variants and {runs} runs of one" in line for line in lines)
+    assert (
+        any(f"{runs} runs against 10: if the few are far noisier" in line for line in lines)
+        == named
+    )
+
+
+def test_runs_in_two_groups_too_close_to_be_told_are_named_beside_a_star():
+    rng = np.random.default_rng(3)
+    lower = rng.uniform(size=(3, 5)) < 0.5
+    values = 0.7 + 0.01 * (rng.normal(size=(3, 5)) - 6 * lower)
+    assert said(*values) == []  # no star
+    values[2] += 0.3
+    [line] = said(*values)
+    assert line in json.loads(report_json(report_of(scores_of(*values))))["warnings"]
+    assert "look like two groups (p" in line
+    assert "7 seeds keep 6 %" in line
+    assert said(*(values + 0.06 * lower)) == []
+
+
+@pytest.mark.parametrize(("depth", "least", "most"), [(0, 0.0, 0.08), (6, 0.7, 1.0)])
+def test_two_groups_are_seen_where_they_are_and_rarely_where_not(
+    depth: int, least: float, most: float
+):
+    rng = np.random.default_rng(0)
+    seen = 0
+    for _ in range(400):
+        drawn = rng.normal(size=(2, 3, 5)) - depth * (rng.uniform(size=(2, 3, 5)) < 0.5)
+        seen += one_group_p(list(drawn)) <= 0.05
+    assert least <= seen / 400 <= most
+
+
+def test_two_groups_that_are_obvious_have_a_p_near_0_and_no_spread_has_1():
+    both = np.array([0.0, 0.1, 9.0, 9.2, 9.3])
+    assert one_group_p([[both, both + 1]]) < 0.002
+    assert one_group_p([[np.ones(5), np.ones(5)]]) == 1
+    assert one_group_p([]) == 1

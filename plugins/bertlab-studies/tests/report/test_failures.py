@@ -11,6 +11,7 @@ from scipy import stats
 
 from bertlab_studies.report.failed_runs import failed_runs
 from bertlab_studies.report.failures import FailureComparison, compare_failures, without
+from bertlab_studies.report.findings import describe_pairing
 from bertlab_studies.report.statistics import compare_study
 from bertlab_studies.study_scores import Cell, Measure, StudyScores, VariantScores
 
@@ -302,3 +303,15 @@ def false_and_found(rate: float, effect: float, studies: int) -> float:
 def test_failures_everywhere_cost_little_power_and_no_false_star():
     assert false_and_found(0.5, 0.0, 150) <= 0.06
     assert false_and_found(0.1, 0.022, 100) > 0.5  # Welch's test of all runs: 0.35
+
+
+def test_pairing_is_said_of_the_runs_that_a_star_is_about():
+    values = normal(np.random.default_rng(1), 2, 10)
+    values[:, 5:] -= 0.3  # the same seeds fail in both, which says nothing of the others
+    scores = study(*values)
+    compared = compare_study(scores, draws=0)
+    assert all(one.paired and not one.decided.paired for one in compared.values())
+    said = describe_pairing(scores, compared)
+    assert said is not None
+    assert "not paired" in said
+    assert "seed by seed" not in said
