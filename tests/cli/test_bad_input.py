@@ -520,7 +520,7 @@ def test_predict(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], ["missing: SOURCE, OUTPUT"]),
+        ([], ["missing: MODEL, OUTPUT"]),
         (["RUN"], ["missing: OUTPUT"]),
         (["RUN", "out", "more"], ["'more'"]),
         (["RUN", "full"], ["full", "not empty"]),
@@ -612,7 +612,7 @@ def test_what_a_pre_trained_model_is_no_use_for(refused: Refused, tiny_run: Path
     refused(["test", "--ckpt_path", tiny_run], ["has no test rows", "bertlab validate"])
     words = ["--ckpt_path", "trains a head and the checkpoint objectives", "--model.init_from"]
     refused(["fit", "finetune/quickstart", "--ckpt_path", tiny_run], words)
-    refused(["export", "--ckpt_path", tiny_run, "out"], ["ckpt_path", "in this order: source"])
+    refused(["export", "--ckpt_path", tiny_run, "out"], ["ckpt_path", "in this order: model"])
 
 
 def test_data_where_a_config_belongs(refused: Refused, tmp_path: Path) -> None:
