@@ -211,7 +211,7 @@ USERS = {
     *(f"trainer.{key}" for key in ("devices", "num_nodes", "strategy", "barebones")),
     *(f"trainer.{key}" for key in ("callbacks", "logger", "plugins", "profiler")),
     *(f"trainer.{key}" for key in ("default_root_dir", "fast_dev_run", "model_registry")),
-    *("seeds", "against_scratch", "check_every", "say_cost"),  # of packages
+    *("seeds", "backend", "against_scratch", "check_every", "say_cost"),  # of packages
     "without_hooks",
 }
 KINDS = {

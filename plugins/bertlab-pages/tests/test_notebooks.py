@@ -54,7 +54,7 @@ def in_few_steps(source: str) -> str:
     return source
 
 
-@pytest.mark.first_slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["quickstart", *OTHERS])
 def test_cells_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("nbclient", reason="comes with the extra docs")
