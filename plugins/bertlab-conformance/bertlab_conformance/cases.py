@@ -39,6 +39,7 @@ KINDS: tuple[Kind, ...] = (
     "format",
     "data_module",
     "tokenizer_model",
+    "huggingface_form",
     "name",
     "hooks",
 )

@@ -59,7 +59,9 @@ CONFIG_KINDS: tuple[Kind, ...] = (
     *("transform", "tokenizer", "exporter", "executor"),
 )
 # made without arguments
-BARE_KINDS: tuple[Kind, ...] = ("command", "reader", "format", "masking_unit")
+BARE_KINDS: tuple[Kind, ...] = (
+    *("command", "reader", "format", "masking_unit", "huggingface_form"),
+)
 # read from files, or made by the run
 READ_KINDS: tuple[Kind, ...] = ("source", "input_format", "data_module", "tokenizer_model")
 ALL_KINDS: tuple[Kind, ...] = (*CONFIG_KINDS, *READ_KINDS, *BARE_KINDS)  # of classes

@@ -38,6 +38,7 @@ from bertlab_conformance.checks import (
     exchange,
     executors,
     formats,
+    forms,
     input_formats,
     losses,
     masking_units,
@@ -63,6 +64,7 @@ from bertlab_conformance.checks import (
     rows as row_checks,
 )
 from bertlab_conformance.checks.exchange import ExporterCase, ReaderCase
+from bertlab_conformance.checks.forms import FormCase
 from bertlab_conformance.checks.names import NAMES
 from bertlab_conformance.checks.tokenizer_models import TokenizerModelCase
 from bertlab_conformance.plugin_list import base_of
@@ -103,6 +105,7 @@ _MODULES: tuple[ModuleType, ...] = (
     formats,
     data_modules,
     tokenizer_models,
+    forms,
     names,
     hook_checks,
     whole_runs,
@@ -129,6 +132,7 @@ _CASES: dict[Kind, type[Case]] = {
     "format": Case,
     "data_module": Case,
     "tokenizer_model": TokenizerModelCase,
+    "huggingface_form": FormCase,
     "name": Case,
     "hooks": Case,
 }
@@ -169,7 +173,8 @@ def conformance(
         arguments: of its ``__init__``; for an encoder, small sizes. The defaults if not given. Of
             hooks: keys of ``fit``. Of a source: ``argument``, what stands behind the colon, and the
             ``split`` to read. Of a reader: ``path`` of a small checkpoint, in a folder of its own;
-            of a class of tokenizers ``path`` of a ``tokenizer.json``.
+            of a class of tokenizers ``path`` of a ``tokenizer.json``. Of a form: settings of the
+            ``config.json``.
         rows: rows of a head or an evaluation, its columns by name; made for the declared columns if
             not given. Of a metric: batches ``{"preds": …, "target": …}``; class ids if not given.
         vocabulary: tokens of the tokenizer, BERT's special tokens among them; a small English

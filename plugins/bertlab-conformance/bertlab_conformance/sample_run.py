@@ -64,6 +64,35 @@ _LONGEST = 32  # tokens of a sequence
 _PACKAGE = "conformance-run"
 
 
+@contextlib.contextmanager
+def imaginary_package(home: Path, entries: Mapping[str, list[str]]) -> Iterator[None]:
+    """Have a package installed meanwhile, with lines of entry points by group.
+
+    Args:
+        home: folder to write it into.
+        entries: ``{"bertlab.heads": ["sample = module:Class"]}``.
+    """
+    place = home / f"{_PACKAGE.replace('-', '_')}-1.dist-info"
+    make_folder(place)
+    write_text(place / "METADATA", f"Metadata-Version: 2.1\nName: {_PACKAGE}\nVersion: 1\n")
+    groups = {**entries, "bertlab.contract": ["contract = v3"]}
+    sections = ["\n".join([f"[{group}]", *lines, ""]) for group, lines in groups.items()]
+    write_text(place / "entry_points.txt", "\n".join(sections))
+
+    def read_anew() -> None:
+        forget_installed()
+        if HOOKS in entries:
+            hook_modules.cache_clear()
+
+    sys.path.append(str(home))
+    read_anew()
+    try:
+        yield
+    finally:
+        sys.path.remove(str(home))
+        read_anew()
+
+
 class SampleRun:
     """Twelve steps of a plugin in the real ``fit``, evaluated after six, run when first asked for.
 
@@ -171,25 +200,8 @@ class SampleRun:
         if not self._lines:
             yield
             return
-        home = self.folder / "packages"
-        place = home / f"{_PACKAGE.replace('-', '_')}-1.dist-info"
-        make_folder(place)
-        write_text(place / "METADATA", f"Metadata-Version: 2.1\nName: {_PACKAGE}\nVersion: 1\n")
-        groups = {**self._lines, "bertlab.contract": ["contract = v3"]}
-        sections = ["\n".join([f"[{group}]", *lines, ""]) for group, lines in groups.items()]
-        write_text(place / "entry_points.txt", "\n".join(sections))
-        sys.path.append(str(home))
-        self._read_anew()
-        try:
+        with imaginary_package(self.folder / "packages", self._lines):
             yield
-        finally:
-            sys.path.remove(str(home))
-            self._read_anew()
-
-    def _read_anew(self) -> None:
-        forget_installed()
-        if HOOKS in self._lines:
-            hook_modules.cache_clear()
 
     def _name(self, kind: Kind, plugin: type) -> str:
         """Return a class's name in configs; its own, or that of the imaginary package."""

@@ -17,8 +17,11 @@ from bertlab.api.exchange import CheckpointReader, ForeignCheckpoint
 from bertlab.api.format import NamedFormat, Submission
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.errors import CheckpointError
+from bertlab.extend import HeadLayout
+from bertlab_modern.roberta_form import RobertaForm
 
 source_arguments = {"table": "This"}
+huggingface_form_arguments = {"type_vocab_size": 1}
 reader_arguments = {"path": Path(__file__).parent / "foreign" / "model.weights"}
 tokenizer_model_arguments = {"path": Path(__file__).parent / "foreign" / "tokenizer.json"}
 
@@ -40,6 +43,19 @@ class GoodExporter(Exporter):
 
     def loading_code(self, report: ExportReport, address: ModelAddress) -> list[tuple[str, str]]:
         return [("safetensors", f"load_file({address.arguments})")]
+
+
+class GoodForm(RobertaForm):
+    """CamemBERT: the layers of RoBERTa, under other names of classes."""
+
+    model_type = "camembert"
+    architectures: ClassVar[Mapping[frozenset[str], str]] = {
+        tasks: name.replace("Roberta", "Camembert")
+        for tasks, name in RobertaForm.architectures.items()
+    }
+    heads: ClassVar[Mapping[str, HeadLayout]] = {
+        name.replace("Roberta", "Camembert"): layout for name, layout in RobertaForm.heads.items()
+    }
 
 
 class GoodReader(CheckpointReader):

@@ -40,6 +40,7 @@ EXPECTED = {
     "format": 11,
     "data_module": 9,
     "tokenizer_model": 9,
+    "huggingface_form": 10,
     "name": 3,
     "hooks": 9,
 }

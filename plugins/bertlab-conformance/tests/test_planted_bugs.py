@@ -10,6 +10,7 @@ import broken_commands
 import broken_data
 import broken_evaluations
 import broken_exchange
+import broken_forms
 import broken_heavy_command
 import broken_hooks
 import broken_masking
@@ -23,7 +24,7 @@ import good_plugins
 import small_bugs
 from bertlab_conformance.cases import KINDS
 from bertlab_conformance.check import Check, CheckRunner, ConformanceFailure
-from bertlab_conformance.checks import whole_runs
+from bertlab_conformance.checks import forms, whole_runs
 from bertlab_conformance.kit import checks_of, find_plugin, make_case
 
 # of a second together, and of no bug but their own
@@ -39,9 +40,13 @@ SLOW = {
     "defaults_change_nothing",
     "events_are_taken_note_of",
     "is_a_score_of_the_run",
+    "models_of_transformers_are_read",
+    "models_are_written_back",
+    "other_layers_are_refused",
 }
 
 TAKE_SECONDS = ("WaitsForTorch", "SlowEncoding", "Slow")  # to be slow is their bug
+OF_FORMS = {each.name for each in vars(forms).values() if isinstance(each, Check)}
 OF_A_RUN = {each.name for each in vars(whole_runs).values() if isinstance(each, Check)}
 
 
@@ -53,7 +58,7 @@ def classes(*modules: object) -> list[Any]:
 BUGS = classes(
     *(broken_objectives, broken_others, broken_evaluations, broken_optimizers, broken_tokenizers),
     *(broken_commands, broken_exchange, broken_heavy_command, broken_adapters, broken_masking),
-    broken_data,
+    *(broken_data, broken_forms),
 )
 BUGS += [*broken_hooks.BUGS, *broken_data.BUGS]
 SMALL_BUGS = [bug for bug in classes(small_bugs) if bug not in BUGS]
@@ -96,7 +101,7 @@ def test_exactly_the_check_made_for_it_catches_a_bug(plugin):
     [
         # those that a run finds need one; the bugs of the other checks are found in a moment
         pytest.param(each, marks=[pytest.mark.nightly] * (each.expects[0] in OF_A_RUN))
-        if each.__name__ not in TAKE_SECONDS
+        if each.__name__ not in TAKE_SECONDS and each.expects[0] not in OF_FORMS
         else pytest.param(each, marks=pytest.mark.slow)
         for each in [*BUGS, *SMALL_BUGS]
     ],

@@ -99,7 +99,7 @@ class RobertaForm(BertForm):
             rows = table.new_zeros(config["pad_token_id"] + 1, table.shape[1])
             tensors[name] = torch.cat([rows, table])  # (512, H) -> (514, H)
         (architecture,) = config["architectures"]
-        of_sequences = architecture == _SEQUENCES.replace("Bert", "Roberta")
+        of_sequences = architecture.endswith("ForSequenceClassification")  # a subclass's, too
         kept = "classifier.dense." if of_sequences else ""
         if architecture.endswith("MultipleChoice"):
             kept = f"{self.prefix}pooler."
