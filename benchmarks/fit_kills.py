@@ -6,6 +6,7 @@
     python benchmarks/fit_kills.py --kills 20 --signals KILL changing
     python benchmarks/fit_kills.py --kills 20 --signals KILL stages
     python benchmarks/fit_kills.py --kills 16 --signals KILL tokenizer|export|embed|predict|evaluate
+    python benchmarks/fit_kills.py --kills 5 --signals KILL my-plugin/configs/my-plugin.yaml
 
 The command is run once to its end. Then it is started and killed after a random time, by SIGKILL or
 SIGTERM, alone or with its data workers, and the same line is started again and killed again, until
@@ -31,7 +32,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fault_jobs import KINDS, Arguments
+from compared_outputs import compare_runs
+from fault_jobs import KINDS, Arguments, fit
 from forked_commands import start, wait
 
 _SIGNALS = {
@@ -53,15 +55,19 @@ class Tally:
 def main() -> int:
     """Run undisturbed, run disturbed, compare, tell."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("kind", choices=list(KINDS))
+    parser.add_argument("kind", help=f"{', '.join(KINDS)}, or the config of a fit")
     parser.add_argument("--kills", type=int, default=30)
     parser.add_argument("--kills_a_job", type=int, default=5)
     parser.add_argument("--signals", choices=["both", "KILL"], default="both")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix=f"{given.kind}-kills-"))
+    folder = Path(tempfile.mkdtemp(prefix=f"{Path(given.kind).stem}-kills-"))
     os.environ["BERTLAB_CACHE"] = str(folder / "cache")
-    command, compare = KINDS[given.kind](folder)
+    if given.kind in KINDS:
+        command, compare = KINDS[given.kind](folder)
+    else:
+        command, compare = fit(Path(given.kind)), compare_runs
+        wait(start(command(folder / "first", 0), folder / "first.log"))  # fills the cache
     first = folder / "undisturbed"
     began = time.monotonic()
     if wait(start(command(first, 0), Path(f"{first}.log"))) != 0:

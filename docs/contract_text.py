@@ -4,11 +4,13 @@ Run ``python docs/contract_text.py`` after a change of a docstring or a signatur
 tests/docs/test_reference.py says when.
 """
 
+import dataclasses
 import inspect
 import re
 import runpy
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 PAGE = Path(__file__).parent / "reference" / "contract-text.md"
 _PAGES = runpy.run_path(str(Path(__file__).parent / "reference_pages.py"))
@@ -20,6 +22,7 @@ orphan: true
 # The contract in full
 
 Written by `docs/contract_text.py` from docstrings and signatures. [Plugins](../plugins.md) shows a whole class of each kind.
+Names without an import are in `bertlab`. Types of attributes stand behind their names, with the default if it is short.
 """
 _SECTION = re.compile(r"(Args|Attributes|Returns|Raises|Yields):")
 
@@ -27,20 +30,27 @@ _SECTION = re.compile(r"(Args|Attributes|Returns|Raises|Yields):")
 def text() -> str:
     """Return the page."""
     parts = [_HEAD]
-    for title, names in _PAGES["contract_names"]().items():
+    blocks = _PAGES["building_block_names"]().items()
+    sections = {f"Building blocks: {title.lower()}": names for title, names in blocks}
+    for title, names in {**_PAGES["contract_names"](), **sections}.items():
         parts.append(f"## {title}\n")
         for name in names:
-            parts += _described(name.rpartition(".")[2], _PAGES["_object"](name))
+            module, _, own = name.rpartition(".")
+            is_elsewhere = module != "bertlab" and not own.startswith("bertlab_")
+            line = f"`from {module} import {own}`\n" if is_elsewhere else ""
+            parts += _described(own, _PAGES["_object"](name), line)
     return "\n".join(parts).rstrip("\n") + "\n"
 
 
-def _described(name: str, found: object) -> Iterator[str]:
-    """Yield the lines of a class and its methods, or of a function."""
+def _described(name: str, found: object, line: str) -> Iterator[str]:
+    """Yield the lines of a class and its methods, or of a function; ``line`` imports it."""
     given = name in _PAGES["GIVEN"]  # users do not make it
     yield f"### {name}\n"
+    if line:
+        yield line
     if not given:
         yield f"```text\n{_signature(name, found)}\n```\n"
-    yield _markdown(found)
+    yield _markdown(found, {} if _is_call_shown(found, given) else _attributes(found))
     own = vars(found) if inspect.isclass(found) and name not in _PAGES["FIELDS_ONLY"] else {}
     for method, member in own.items():
         value = getattr(member, "__func__", member)  # of a classmethod
@@ -53,28 +63,52 @@ def _described(name: str, found: object) -> Iterator[str]:
         yield _markdown(function)
 
 
+def _is_call_shown(found: object, given: bool) -> bool:
+    """Tell whether the signature above has the types of the attributes."""
+    return not given and dataclasses.is_dataclass(found)
+
+
+def _attributes(found: object) -> dict[str, str]:
+    """Return types, and defaults if they are short, of a class's attributes, as code."""
+    shown: dict[str, str] = {}
+    for each in reversed(inspect.getmro(found)) if inspect.isclass(found) else ():
+        for name, kind in inspect.get_annotations(each).items():
+            code = kind if isinstance(kind, str) else inspect.formatannotation(kind)
+            shown[name] = re.sub(r"^ClassVar\[(.*)\]$", r"\1", _short(code))
+        for name in shown:
+            value = vars(each).get(name, found)
+            text = _short(repr(value))
+            if isinstance(value, bool | int | float | str | tuple | dict | None) and len(text) < 60:
+                shown[name] = f"{shown[name].partition(' = ')[0]} = {text}"
+    return shown
+
+
+def _short(code: str) -> str:
+    """Return code without the modules of its names."""
+    short = re.sub(r"<(?:class|object|function|factory)[^>]*>", "…", code)
+    packages = "bertlab|torch|torchmetrics|pathlib|collections|typing|numpy"
+    return re.sub(rf"\b(?:{packages})[\w.]*\.(\w+)", r"\1", short)
+
+
 def _signature(name: str, found: object) -> str:
     """Return a call as code, an argument a line where it is long."""
     try:
         signature = inspect.signature(found)  # type: ignore[arg-type]
     except ValueError:  # of a class that takes what another does
         return f"{name}(…)"
-    short = re.sub(r"<(?:class|object|function|factory)[^>]*>", "…", str(signature))
-    short = re.sub(
-        r"\b(?:bertlab|torch|pathlib|collections|typing|numpy)[\w.]*\.(\w+)", r"\1", short
-    )
-    return f"{name}{short.replace(chr(39), '')}"
+    return f"{name}{_short(str(signature)).replace(chr(39), '')}"
 
 
-def _markdown(found: object) -> str:
-    """Return a docstring as Markdown: its sections as lists."""
+def _markdown(found: object, types: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Return a docstring as Markdown: its sections as lists, with the types of attributes."""
     lines: list[str] = []
     docstring = re.sub(r":(?:\w+:)?\w+:`~?([^`]+)`", r"``\1``", inspect.getdoc(found) or "")
     for line in docstring.splitlines():
         if title := _SECTION.fullmatch(line):
             lines += [f"**{title[1]}**", ""]
         elif item := re.fullmatch(r"    (\*{0,2}[\w.]+): (.*)", line):
-            lines.append(f"- `{item[1]}`: {item[2]}")
+            kind = f", `{types[item[1]]}`" if item[1] in types else ""
+            lines.append(f"- `{item[1]}`{kind}: {item[2]}")
         elif line.startswith("        ") and lines and lines[-1].startswith("- "):
             lines[-1] += f" {line.strip()}"
         else:

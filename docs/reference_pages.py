@@ -185,8 +185,8 @@ def contracts() -> str:
     return "\n".join(_section(title, names) for title, names in contract_names().items())
 
 
-def building_blocks() -> str:
-    """Return a section for each room with public names that are neither contracts nor plugins."""
+def building_block_names() -> dict[str, list[str]]:
+    """Return the dotted public names that are neither contracts nor plugins, by title."""
     plugins = {
         plugin.target.partition(":")[2] for kind in KINDS for plugin in installed(kind).values()
     }
@@ -206,7 +206,12 @@ def building_blocks() -> str:
         found = getattr(bertlab, name)
         if not _is_error(found):
             names[ROOMS[found.__module__.split(".")[1]]].append(f"bertlab.{name}")
-    return "\n".join(_section(title, names[title]) for title in sorted(names))
+    return {title: names[title] for title in sorted(names)}
+
+
+def building_blocks() -> str:
+    """Return a section for each room with such names."""
+    return "\n".join(_section(title, names) for title, names in building_block_names().items())
 
 
 GENERATED = {

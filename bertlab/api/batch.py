@@ -50,7 +50,7 @@ class TokenLabels(Generic[ArrayT]):
         if any(name not in fields for name in names):
             raise PluginError(
                 f"no objective {objective!r} has written token labels to this batch (its fields: "
-                f"{', '.join(fields) or 'none'})"
+                f"{', '.join(fields) or 'none'}; nothing is prepared in prediction)"
             )
         return cls(*(fields[name] for name in names))
 

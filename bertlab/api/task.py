@@ -50,8 +50,8 @@ class TaskLoss:
     Args:
         sum: scalar, summed over the predictions of the batch.
         count: number of predictions (masked tokens, sequences, …).
-        preds: what the metrics compare, one row a prediction; usually class ids ``(count,)``. A
-            function that returns it is called when metrics ask, which training does not.
+        preds: what the metrics compare, one row a prediction, detached; usually class ids
+            ``(count,)``. A function that returns it is called when metrics ask, not in training.
         target: the truth, in the shape that the metrics expect.
         extras: further tensors, one row a prediction, under the names by which metrics ask for
             them: ``update(self, preds, target, selected)`` gets ``extras["selected"]``. Each may be
@@ -166,7 +166,7 @@ class Task(nn.Module, ABC):
 
         Returns:
             ``(N,)`` int64, without those behind ``output.cls`` and ``pooled``, which are always
-            there; None: all tokens.
+            there; None: all tokens. In prediction nothing is prepared: labels are not there.
         """
         del batch
         return None

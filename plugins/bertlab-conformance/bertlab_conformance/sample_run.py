@@ -150,15 +150,15 @@ class SampleRun:
         found = cli.trainer.callback_metrics
         return {name.removeprefix("val/"): float(value) for name, value in found.items()}
 
-    def predict(self) -> list[dict[str, Any]]:
-        """Return what ``bertlab predict`` writes of twelve new texts or rows."""
+    def predict(self) -> tuple[int, list[dict[str, Any]]]:
+        """Return a number of new texts, or the case's rows, and what ``bertlab predict`` writes."""
         rows: list[Mapping[str, Any]] = [{"text": self.case.language.text(6, n)} for n in range(12)]
         if isinstance(self.case, HeadCase):
             rows = [row.values for row in without_truth(self.case.plugin.columns, self.case.rows)]
         file = self.folder / "predictions.jsonl"
         given = self._written("new", rows)
         self._command("predict", "--data.input", str(given), "--output", str(file))
-        return [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+        return len(rows), [json.loads(line) for line in file.read_text("utf-8").splitlines()]
 
     def _command(self, name: str, *arguments: str) -> BertlabCLI:
         with self.quietly():

@@ -168,6 +168,23 @@ class IgnoresSchedules(_Of):
     made = OwnRate
 
 
+class OwnRateWithModes(OwnRate):
+    """Could have an average, and has none."""
+
+    def train(self) -> None:
+        pass
+
+    def eval(self) -> None:
+        pass
+
+
+class IgnoresSchedulesInBothModes(_Of):
+    """Steps at the rate that it was made with, where an average might go on."""
+
+    expects: Expects = ("obeys_the_schedule", "at a learning rate of 0")
+    made = OwnRateWithModes
+
+
 class Climbs(_Of):
     """Goes up."""
 

@@ -279,18 +279,34 @@ class GoodEncoder(Encoder):
         initialize(self, 0.02)
 
     def forward(self, batch: PackedBatch, all_layers: bool = False) -> EncoderOutput:
-        embedded = self.token_embedding(batch.input_ids) + self.embed_places(batch)
+        embedded = self.embed_tokens(batch) + self.embed_places(batch)
         hidden = self.norm(embedded + self.attend(self.dropout(embedded), batch))
         layers = [embedded, hidden] if all_layers else None
         if self.causal:
             return EncoderOutput(hidden, batch, self.pooler, layers, summary=last_token)
         return EncoderOutput(hidden, batch, self.pooler, layers)
 
+    def embed_tokens(self, batch: PackedBatch) -> Tensor:
+        return self.token_embedding(batch.input_ids)
+
     def embed_places(self, batch: PackedBatch) -> Tensor:
         return self.position_embedding(batch.position_ids)
 
     def attend(self, hidden: Tensor, batch: PackedBatch) -> Tensor:
         return packed_attention(self.qkv(hidden), batch, 1, 0.0, self.causal)
+
+
+class GoodNarrowEncoder(GoodEncoder):
+    """The same, with embeddings that are narrower than its states."""
+
+    def __init__(self, vocab_size: int) -> None:
+        super().__init__(vocab_size)
+        self.token_embedding = nn.Embedding(vocab_size, 8)
+        self.widen = nn.Linear(8, self.hidden_size)
+        initialize(self, 0.02)
+
+    def embed_tokens(self, batch: PackedBatch) -> Tensor:
+        return self.widen(self.token_embedding(batch.input_ids))
 
 
 class GoodAdapter(Adapter):
@@ -407,6 +423,37 @@ class GoodOptimizer(OptimizerRecipe):
         self, groups: Sequence[ParameterGroup], learning_rate: float, fused: bool
     ) -> Optimizer:
         return AdamW([group.settings() for group in groups], lr=learning_rate, fused=fused)
+
+
+class Averaging(AdamW):
+    """Weights that follow those of AdamW, also at a rate of 0."""
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        moved = [p for group in self.param_groups for p in group["params"] if p.grad is not None]
+        kept = [p.clone() for p in moved]
+        for p in moved:
+            p.copy_(self.state[p].pop("goal", p))
+        loss = super().step(closure)
+        for p, before in zip(moved, kept, strict=True):
+            self.state[p]["goal"] = p.clone()
+            p.copy_(before.lerp(p, 0.5))
+        return loss
+
+    def train(self) -> None:
+        pass
+
+    def eval(self) -> None:
+        pass
+
+
+class GoodAverage(OptimizerRecipe):
+    """AdamW with an average of its weights."""
+
+    def build(
+        self, groups: Sequence[ParameterGroup], learning_rate: float, fused: bool
+    ) -> Optimizer:
+        return Averaging([group.settings() for group in groups], lr=learning_rate)
 
 
 class GoodSchedule(Schedule):

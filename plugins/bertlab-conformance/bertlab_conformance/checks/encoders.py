@@ -61,16 +61,15 @@ def builds(case: EncoderCase) -> None:
 
 @check("encoder", after=("builds",))
 def token_embedding_fits(case: EncoderCase) -> None:
-    """``token_embedding`` has a row for each id, of width ``hidden_size``, as ``mlm`` needs it."""
+    """``token_embedding`` has a row for each id, as ``mlm`` needs it, no wider than the states."""
     encoder = case.encoder()
     size = case.language.tokenizer.vocab_size
-    shape = tuple(encoder.token_embedding.weight.shape)
-    if shape != (size, encoder.hidden_size) or encoder.vocab_size != size:
+    rows, width = encoder.token_embedding.weight.shape
+    if rows != size or width > encoder.hidden_size or encoder.vocab_size != size:
         raise ConformanceFailure(
-            f"token_embedding is {shape}, vocab_size {encoder.vocab_size}, for {size} ids and "
-            f"hidden_size {encoder.hidden_size}",
-            "make nn.Embedding(vocab_size, hidden_size); project it inside if the layers are "
-            "of another width",
+            f"token_embedding is {(rows, width)}, vocab_size {encoder.vocab_size}, for {size} ids "
+            f"and hidden_size {encoder.hidden_size}",
+            "make nn.Embedding(vocab_size, E), E at most hidden_size, and widen it inside",
         )
 
 
