@@ -168,9 +168,9 @@ def models_are_written_back(case: FormCase) -> None:
             # as BERT and as RoBERTa join two texts: forms may go by it in suits()
             layouts = ((1, 1), (2, 0))
             for number, (separators, second_type) in enumerate(layouts):
-                start.tokenizer = copy.copy(start.tokenizer)
-                start.tokenizer.layout = replace(
-                    start.tokenizer.layout, separators=separators, second_type=second_type
+                start.tokenizer = tokenizer = copy.copy(case.language.tokenizer)
+                tokenizer.layout = replace(
+                    tokenizer.layout, separators=separators, second_type=second_type
                 )
                 place = out / str(number)
                 place.mkdir(parents=True)
