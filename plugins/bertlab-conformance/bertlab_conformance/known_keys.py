@@ -198,12 +198,19 @@ def _hooks() -> "list[EntryPoint]":
     return [*entry_points_of("bertlab.hooks")]
 
 
+def _source(location: str) -> list[str]:
+    """Return the name in ``lines:FILE`` or ``my_package:lines:FILE``."""
+    first, _, rest = location.partition(":")
+    names = [first, f"{first}:{rest.partition(':')[0]}"]
+    return [each for each in names if each in installed("source")][:1] or [first]
+
+
 def _plugins(request: Request) -> dict[Any, list[str]]:
     """Return the names of a request's plugins by kind."""
     single = {kind: getattr(request, kind) for kind in PLUGIN_SECTIONS.values()}
     return {
         **{kind: [name] for kind, name in single.items() if name is not None},
-        "source": [request.corpus_source] if request.corpus_source else [],
+        "source": _source(request.corpus_source) if request.corpus_source else [],
         "objective": [*request.objectives],
         "head": [*request.head_sections.values()],
         "metric": [*request.metrics],

@@ -12,7 +12,12 @@ from bertlab.config.parser import build_parser
 from bertlab.config.request import Request
 from bertlab.errors import BertlabError
 from bertlab_conformance import known_keys
-from bertlab_conformance.known_keys import check_known_keys, read_record, write_record
+from bertlab_conformance.known_keys import (
+    check_known_keys,
+    check_plugin_names,
+    read_record,
+    write_record,
+)
 from bertlab_conformance.stored_run import with_stored_config
 from tests.conftest import Command
 
@@ -154,6 +159,12 @@ def test_a_run_that_names_its_plugins_elsewhere_is_not_compared(cache: Path) -> 
     assert list(cache.iterdir())
     check_known_keys(asked("--ckpt_path", "last", "--model.head.x", "3"))
     check_known_keys(asked("--model.init_from", "folder", "--model.encoder.x", "3"))
+
+
+def test_a_source_with_settings_may_have_an_argument() -> None:
+    check_plugin_names(asked("--data.corpus.source", "python-english:packages"))
+    with pytest.raises(BertlabError, match=r"no source is called 'python-englis'"):
+        check_plugin_names(asked("--data.corpus.source", "python-englis:packages"))
 
 
 @pytest.mark.slow
