@@ -164,7 +164,7 @@ def models_are_written_back(case: FormCase) -> None:
     exporter: Exporter = load_class("exporter", "transformers", Exporter)()
     for name, is_decoder in case.classes:
         with case.saved(name, is_decoder) as (model, folder):
-            start, out = read_pretrained(str(folder)), folder.with_name("written")
+            start = read_pretrained(str(folder))
             # as BERT and as RoBERTa join two texts: forms may go by it in suits()
             layouts = ((1, 1), (2, 0))
             for number, (separators, second_type) in enumerate(layouts):
@@ -172,8 +172,8 @@ def models_are_written_back(case: FormCase) -> None:
                 tokenizer.layout = replace(
                     tokenizer.layout, separators=separators, second_type=second_type
                 )
-                place = out / str(number)
-                place.mkdir(parents=True)
+                place = folder.with_name(f"written-{number}")
+                place.mkdir()
                 report = exporter.write(start, place)
                 written = case.theirs.AutoConfig.from_pretrained(place)
                 if written.model_type == case.plugin.model_type:
