@@ -110,7 +110,7 @@ class CountsRows(GoodEvaluation):
     expects: Expects = ("rows_may_come_in_any_order", "reverse order")
 
     def evaluate(self, model: EvaluatedModel, rows: Sequence[Example]) -> EvaluationResult:
-        scores = np.arange(len(rows), dtype=np.float64)
+        scores = np.arange(len(rows), dtype=np.float64) / len(rows)
         long = [len(self.ids(model, row)) > model.max_seq_length for row in rows]
         scores[long] = np.nan
         result = super().evaluate(model, rows)
