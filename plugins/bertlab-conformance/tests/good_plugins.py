@@ -430,11 +430,15 @@ class Averaging(AdamW):
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
+        loss = None
+        if closure is not None:  # Lightning computes loss and gradients in there
+            with torch.enable_grad():
+                loss = closure()
         moved = [p for group in self.param_groups for p in group["params"] if p.grad is not None]
         kept = [p.clone() for p in moved]
         for p in moved:
             p.copy_(self.state[p].pop("goal", p))
-        loss = super().step(closure)
+        super().step()
         for p, before in zip(moved, kept, strict=True):
             self.state[p]["goal"] = p.clone()
             p.copy_(before.lerp(p, 0.5))
