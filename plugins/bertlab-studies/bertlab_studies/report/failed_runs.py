@@ -32,6 +32,24 @@ _ROUNDS = 10
 FloatArray = NDArray[np.float64]
 
 
+def within_groups(values: FloatArray) -> FloatArray:
+    """Return sums of squares within two groups of ascending values.
+
+    Args:
+        values: ``(…, runs)``.
+
+    Returns:
+        ``(…, runs)``: if the lower group has 0, 1, … runs.
+    """
+    # values [0, 1, 9]: 48.7 in one group; 32 with 1 below, 0.5 with 2
+    own = values - values.mean(-1, keepdims=True)
+    total = (own**2).sum(-1, keepdims=True)
+    lower = np.arange(1, values.shape[-1])
+    # the mean of k lower runs is S/k, of the others -S/(n - k), S being the sum of the lower ones
+    between = own.cumsum(-1)[..., :-1] ** 2 * (1 / lower + 1 / (values.shape[-1] - lower))
+    return np.asarray(np.maximum(np.concatenate([total, total - between], -1), 0.0))
+
+
 @dataclass(frozen=True)
 class _Runs:
     """The runs of a variant, and all ways to split them into a lower and an upper group.
@@ -48,12 +66,7 @@ class _Runs:
     @cached_property
     def within(self) -> FloatArray:
         """``(runs,)`` sums of squares within groups, if the lower has 0, 1, … runs."""
-        # values [0, 1, 9]: 48.7 in one group; 32 with 1 below, 0.5 with 2
-        own = self.values - self.values.mean()
-        total = float(own @ own)
-        lower, upper = self._counts
-        between = own.cumsum()[:-1] ** 2 * (1 / lower + 1 / upper)
-        return np.asarray(np.maximum(np.append(total, total - between), 0.0))
+        return within_groups(self.values)
 
     @cached_property
     def apart(self) -> FloatArray:

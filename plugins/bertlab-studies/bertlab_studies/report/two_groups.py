@@ -10,6 +10,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from bertlab_studies.report.failed_runs import within_groups
 from bertlab_studies.report.seed_noise import ROUNDING
 
 _DRAWS = 4000  # of studies whose runs are normal, in one group
@@ -42,13 +43,8 @@ def one_group_p(measures: Sequence[Sequence[FloatArray]]) -> float:
 
 def _split(values: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return ``(…)`` sums of squares of ``(…, runs)`` values: in one group, and at best in two."""
-    runs = values.shape[-1]
-    own = np.sort(values, axis=-1) - values.mean(-1, keepdims=True)
-    lower = np.arange(1, runs)
-    # the mean of k lower runs is S/k, of the others -S/(n - k), S being the sum of the lower ones
-    between = own.cumsum(-1)[..., :-1] ** 2 * (1 / lower + 1 / (runs - lower))
-    total = (own**2).sum(-1)
-    return total, np.maximum(total - between.max(-1), 0.0)
+    within = within_groups(np.sort(values, axis=-1))
+    return within[..., 0], within.min(-1)
 
 
 @lru_cache(maxsize=64)
