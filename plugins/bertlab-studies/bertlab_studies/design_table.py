@@ -343,7 +343,7 @@ def _basis(
 ) -> str:
     """Return what the figures rest on."""
     seeds, repeats = deviations.freedom or (None, None)
-    looks = f" and {question.looks} looks" if question.looks > 1 else ""
+    looks = f", over {question.looks} looks" * (question.looks > 1)
     parts = [f"{_amount(deviations.pretraining, measure)} over seeds{_freedom(seeds)}"]
     if deviations.finetuning is not None:
         parts.append(
@@ -351,10 +351,8 @@ def _basis(
         )
     if deviations.row is not None:
         parts.append(f"{_amount(deviations.row, measure)} over {deviations.counted_rows}")
-    lines = [
-        f"Deviations: {', '.join(parts)}. Test: 5 % after Holm over {question.comparisons} "
-        f"comparison{'s' * (question.comparisons > 1)}{looks}, not paired."
-    ]
+    holm = f", after Holm over {question.comparisons} comparisons" * (question.comparisons > 1)
+    lines = [f"Deviations: {', '.join(parts)}. Test: 5 %{holm}{looks}, not paired."]
     if question.earlier:
         lines.append(
             f"Earlier studies, {question.earlier:g} degrees of freedom, count as one more variant "

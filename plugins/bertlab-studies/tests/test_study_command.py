@@ -186,7 +186,7 @@ def test_a_design_of_given_deviations(
     assert "power for 2.5 points" in out
     assert "shows 2.5 points four times in five: 5 seeds, 3 fine-tunings of each, 40 runs." in out
     assert "0.8 points over seeds, 1.2 points over fine-tunings." in out
-    assert "5 % after Holm over 1 comparison, not paired. Rows are left out" in out
+    assert "Test: 5 %, not paired. Rows are left out" in out
     rows = ("--row_deviation", "20", "--rows", "277")
     code, out, err = bertlab("study", "design", path, *known, *rows)
     assert code == 0, err
@@ -211,7 +211,7 @@ def test_a_design_by_a_pilot(tmp_path: Path, bertlab: Command) -> None:
     assert "after Holm over 2 comparisons" in out
     code, out, err = bertlab("study", "design", pilot.study_dir, "--pilot", pilot.study_dir)
     assert code == 0, err
-    assert "after Holm over 1 comparison," in out
+    assert "Test: 5 %, not paired." in out
 
 
 def test_one_effect_is_of_one_unit(tmp_path: Path, bertlab: Command) -> None:

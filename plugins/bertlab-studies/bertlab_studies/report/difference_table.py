@@ -9,11 +9,12 @@ from bertlab_studies.study_scores import Measure, StudyScores
 
 LEGEND = (
     "Differences are variant − baseline; those of shares in percentage points. p: t-test over "
-    "seeds and, where rows have scores, over rows or whole clusters of them, after Holm's "
-    "correction; three variants or more tell the noise together. Could show: the smallest true "
-    "difference that so many seeds and rows would show four times in five, were the noise as "
-    "estimated, and in brackets how well that is known (80 %). Effect size: the difference in "
-    "deviations of a run over seeds. Rows: their share of the uncertainty."
+    "seeds and, where rows have scores, over rows or whole clusters of them; after Holm's "
+    "correction where several comparisons are tested. Three variants or more tell the noise "
+    "together. Could show: the smallest true difference that so many seeds and rows would show "
+    "four times in five, were the noise as estimated, and in brackets how well that is known "
+    "(80 %). Effect size: the difference in deviations of a run over seeds. Rows: their share of "
+    "the uncertainty."
 )
 OF_LEARNED = f" {LEARNED} of the runs that learned: others failed (see the findings)."
 DIFFERENCE = (

@@ -53,10 +53,11 @@ def pictures(scores: StudyScores, comparisons: Comparisons) -> list[Picture]:
             (
                 "differences",
                 "Difference to the baseline, with its 95 % interval, as tested. Filled: "
-                "shown after Holm's correction. Gray: too small to be shown by this many seeds, "
-                "four times in five; cut off where it is much wider than the intervals. Small "
-                "points: each seed's value minus the baseline's mean or, where variants are "
-                "compared seed by seed, minus the baseline's value of that seed.",
+                "shown (after Holm's correction, if several are tested). Gray: too small to be "
+                "shown by this many seeds, four times in five; cut off where it is much wider "
+                "than the intervals. Small points: each seed's value minus the baseline's mean "
+                "or, where variants are compared seed by seed, minus the baseline's value of that "
+                "seed.",
                 differences(scores, comparisons),
             ),
             (

@@ -293,8 +293,10 @@ def _legend(
         yield f"Mean ± standard deviation over {seeds} seeds{crossed}{partial}."
     if any(study.finetune_seeds for study in studies):
         yield "Seeds are of pre-training; of fine-tunings, a seed's value is their mean."
+    several = any(one.family > 1 for found in comparisons for one in found.values())
+    holm = ", after Holm" * several
     meanings = {
-        SHOWN: f"differs from the baseline (5 %, over {_drawn(comparisons)}, after Holm).",
+        SHOWN: f"differs from the baseline (5 %, over {_drawn(comparisons)}{holm}).",
         LEARNED: "in the runs that learned; others failed, and are in the mean.",
         DEGENERATE: "includes a degenerate run.",
     }
