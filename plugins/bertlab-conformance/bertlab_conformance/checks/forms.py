@@ -127,7 +127,7 @@ def encoder_is_known(case: FormCase) -> None:
     known: dict[str, type] = {}
     for name in installed("encoder"):
         with contextlib.suppress(PluginError):
-            forms = load_class("encoder", name, Encoder).huggingface  # type: ignore[attr-defined]
+            forms = load_class("encoder", name, Encoder).huggingface
             known |= {each.model_type: type(each) for each in forms}
     form = case.plugin
     if form.extends is None:
