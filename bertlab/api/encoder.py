@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import ClassVar
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bertlab.api.batch import EncoderOutput, PackedBatch
@@ -45,7 +44,7 @@ class Encoder(nn.Module, ABC):
     huggingface: ClassVar[tuple[HuggingFaceForm, ...]] = ()
     layer_lists: ClassVar[tuple[str, ...]] = ("layers",)
     decays: Mapping[str, bool] = MappingProxyType({})
-    activation: Callable[[Tensor], Tensor] = staticmethod(F.gelu)
+    activation: Callable[[Tensor], Tensor]  # no default here, which would hide an ``nn.Module``
 
     vocab_size: int
     hidden_size: int

@@ -61,7 +61,8 @@ class Column:
                 f"(there are: {', '.join(known)})"
             )
         if (self.kind == "span") != bool(self.of):
-            raise PluginError(f"Column({self.name!r}): of: found {self.of!r} for kind {self.kind}")
+            found = f"Column({self.name!r}): of: found {self.of!r} for kind {self.kind}"
+            raise PluginError(f"{found}; a span has it, the column of its text, and nothing else")
 
 
 @dataclass(frozen=True)

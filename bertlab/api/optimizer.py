@@ -98,8 +98,8 @@ class OptimizerRecipe(ABC):
     def callbacks(self) -> "Sequence[Callback]":
         """Return Lightning callbacks that every run with this optimiser gets; none by default.
 
-        ``OptimizerModes`` of bertlab-modern is for optimisers that evaluate other weights than they
-        train, and have ``train()`` and ``eval()`` to go from these to those (schedule-free).
+        ``bertlab_modern.modes.OptimizerModes()`` is for optimisers that evaluate other weights than
+        they train, and have ``train()`` and ``eval()`` to go from these to those (schedule-free).
         """
         return ()
 

@@ -29,7 +29,8 @@ class TaskContext:
     """What a task is built for.
 
     Attributes:
-        encoder: the encoder whose hidden states the task reads; its token embedding can be tied.
+        encoder: whose hidden states the task reads; its token embedding can be tied. Its weights
+            are new: those of ``model.init_from`` or a checkpoint are loaded after ``build``.
         tokenizer: ids of special tokens, which ids continue a word, and the way back to text.
         token_counts: ``(vocab_size,)`` int64 occurrences in the training text, for baselines;
             None where there is no training text at hand (prediction, export).

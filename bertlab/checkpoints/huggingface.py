@@ -149,7 +149,7 @@ def form_of(content: Mapping[str, Any], path: Path) -> tuple[str, HuggingFaceFor
     encoders = installed("encoder")
     for name in sorted(encoders, key=lambda each: encoders[each].package not in FIRST_PARTY):
         try:
-            forms = load_class("encoder", name, Encoder).huggingface  # type: ignore[attr-defined]
+            forms = load_class("encoder", name, Encoder).huggingface
         except PluginError:  # of a model that another encoder may know
             continue
         for own in forms:

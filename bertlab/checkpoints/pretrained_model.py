@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
-from types import MethodType
 from typing import Any
 
 import torch
@@ -29,7 +28,7 @@ from bertlab.model.build import build_encoder, build_tasks
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import OptimizerConfig
 from bertlab.objectives.changing import largest_of
-from bertlab.plugins.index import added_name, added_names, of_package
+from bertlab.plugins.index import WithAddedMethods, of_package
 
 Input = str | tuple[Any, ...] | Mapping[str, Any]  # a text, a pair of texts, an example
 
@@ -73,7 +72,7 @@ def model_of(found: Pretrained, head: str | None = None) -> "PretrainedModel":
     return PretrainedModel(*made, transforms)
 
 
-class PretrainedModel:
+class PretrainedModel(WithAddedMethods):
     """A loaded model in evaluation mode, on the GPU if there is one.
 
     Args:
@@ -112,14 +111,6 @@ class PretrainedModel:
         self.tasks: Mapping[str, Task] = (
             module.named_tasks() if isinstance(module, BertModule) else {}
         )
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  a method of any kind
-        """Return a method that a package adds under ``PretrainedModel.NAME`` in `bertlab.names`."""
-        added: Any = added_name("bertlab.PretrainedModel", name)
-        return MethodType(added, self)
-
-    def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *added_names("bertlab.PretrainedModel")})
 
     def predict(self, texts: Input | Sequence[Input]) -> list[dict[str, Any]]:
         """Return a prediction for each text, as ``bertlab predict`` writes them.

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from jsonargparse import ArgumentParser
 
-from bertlab.config.merge import loaded
+from bertlab.config.merge import loaded, read_request
 from bertlab.config.parse import parse_arguments
+from bertlab.config.request import to_arguments
 from bertlab.config.yaml_files import split_arguments, value_at
 from bertlab.errors import (
     CorpusError,
@@ -23,6 +24,7 @@ from bertlab.errors import (
     working,
 )
 from bertlab.plugins.hooks import first_result
+from bertlab.plugins.index import load_class, make_plugin
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -30,6 +32,12 @@ if TYPE_CHECKING:
     from bertlab.data.corpus.corpus import Corpus
     from bertlab.data.corpus.prepare import OrderedMap
 
+# options that a config has below `data`, beside those of the corpus, and those of another name
+_SHARED = {
+    "tokenizer": ("kind", "vocab_size", "lowercase"),
+    "prepare": ("tokenizer", "max_seq_length", "workers"),
+}
+_RENAMED = {"kind": "tokenizer_kind", "workers": "prepare_workers"}
 Format = Literal["auto", "sentences", "document", "lines", "wikiextractor"]
 Errors = Literal["strict", "replace"]
 
@@ -37,8 +45,10 @@ Errors = Literal["strict", "replace"]
 def main(command: str, argv: list[str]) -> int:
     """Run ``tokenizer`` or ``prepare``; return the exit code."""
     argv = [re.sub(r"^--data\.(?=corpus\b)", "--", each) for each in argv]  # as fit has it
+    argv = with_config(command, argv)
     parser, added = make_parser(command, argv)
     options = parse_arguments(parser, argv).as_dict()
+    del options["config"]
     source = name_corpus(**{name: options.pop(name) for name in signature(name_corpus).parameters})
     if command == "tokenizer":
         make_tokenizer(source, settings={name: options.pop(name) for name in added}, **options)
@@ -46,6 +56,35 @@ def main(command: str, argv: list[str]) -> int:
         elsewhere = None if added is None else added(options)
         make_store(source, elsewhere=elsewhere, **options)
     return 0
+
+
+def with_config(command: str, argv: list[str]) -> list[str]:
+    """Return arguments with those that a config among them stands for; its other keys are let be.
+
+    All are merged and checked as those of ``fit``, so an argument wins over the file.
+    """
+    split = [*split_arguments(argv)]
+    if not any(key in ("--config", "-c") for key, _, _ in split):
+        return argv
+    from bertlab.config.run_config import resolve_request  # noqa: PLC0415  torch
+    from bertlab.data.run_length import StepSettings  # noqa: PLC0415
+
+    shared = (*signature(name_corpus).parameters, *_SHARED[command])
+    keys = {name: _RENAMED.get(name, name) for name in shared}
+    merged, others = list[str](), list[str]()
+    for option, _, tokens in split:
+        name = option.removeprefix("--").partition(".")[0]
+        if name in keys:  # --corpus.table=x -> --data.corpus.table=x
+            tokens[0] = tokens[0].replace(name, f"data.{keys[name]}", 1)
+        (merged if name in keys or option in ("--config", "-c") else others).extend(tokens)
+    request = read_request(merged)
+    resolved, given = resolve_request(request)["data"], request.values.get("data", {})
+    found = {name: resolved[key] for name, key in keys.items() if given.get(key) is not None}
+    if "kind" in found:
+        found |= {("kind" if key == "name" else key): each for key, each in found["kind"].items()}
+    if (length := found.get("max_seq_length")) is not None:  # it may change over a run
+        found["max_seq_length"] = StepSettings.read({"max_seq_length": length}).lengths[1]
+    return [*to_arguments(found), *others]
 
 
 def make_parser(
@@ -58,6 +97,7 @@ def make_parser(
     """
     parser = ArgumentParser(prog=f"bertlab {command}", exit_on_error=False)
     # the corpus's options stand beside the command's own, and become its argument `source`
+    parser.add_argument("-c", "--config", help="a config of fit, whose `data` gives these options")
     add_corpus(parser, argv)
     if command == "tokenizer":
         parser.add_function_arguments(make_tokenizer, skip={"source", "settings"})
@@ -88,7 +128,6 @@ def add_corpus(parser: ArgumentParser, argv: Sequence[str], required: bool = Tru
 def _add_settings(parser: ArgumentParser, argv: Sequence[str]) -> tuple[str, ...]:
     """Add the settings of the kind of tokenizer that ``--kind`` names; return their names."""
     from bertlab.api.tokenizer import TokenizerKind  # noqa: PLC0415  NumPy, not for --help
-    from bertlab.plugins.index import load_class  # noqa: PLC0415
 
     named = [value for key, value, _ in split_arguments(argv) if key == "--kind" and value]
     chosen = load_class("tokenizer", named[-1] if named else "wordpiece", TokenizerKind)
@@ -119,14 +158,15 @@ def make_tokenizer(
     settings: Mapping[str, Any] | None = None,
 ) -> None:
     """Train a tokenizer, as a folder that transformers loads; --extend MODEL adds pieces to one."""
-    from bertlab.data.corpus.corpus import read_documents  # noqa: PLC0415  torch, not for --help
-    from bertlab.tokenizer.kinds import build_kind, save_new, train_tokenizer  # noqa: PLC0415
+    from bertlab.api.tokenizer import TokenizerKind  # noqa: PLC0415  NumPy, not for --help
+    from bertlab.data.corpus.corpus import read_documents  # noqa: PLC0415  torch
+    from bertlab.tokenizer.kinds import save_new, train_tokenizer  # noqa: PLC0415
 
     folder = Path(output)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise OutputError(f"--output: {folder} exists and is not an empty folder")
     texts = (sentence for document in read_documents(source) for sentence in document.sentences)
-    chosen = build_kind({"name": kind, **(settings or {})})
+    chosen = make_plugin("tokenizer", {"name": kind, **(settings or {})}, TokenizerKind)
     with working(f"training {folder.name}"):
         tokenizer = train_tokenizer(chosen, texts, vocab_size, lowercase, special_tokens.split())
     save_new(tokenizer, folder)

@@ -199,8 +199,7 @@ def find_command(name: str) -> "Command":
             f"no subcommand is called {name!r}{nearest(meant, known)} "
             f"(there are: {', '.join(known)})"
         )
-    found: Command = load_class("command", name, Command)()
-    return found
+    return load_class("command", name, Command)()
 
 
 def line_of(command: str) -> str:

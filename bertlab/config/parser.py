@@ -276,7 +276,7 @@ def _add_plugin(
     if name is not None:
         # an encoder's comes from the tokenizer
         linked = {"vocab_size"} if kind == "encoder" else None
-        chosen = load_class(kind, name, base)
+        chosen: type = load_class(kind, name, base)
         parser.add_class_arguments(chosen, key, instantiate=False, skip=linked)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from bertlab.api.batch import IntArray
 from bertlab.api.rng import CounterRNG
 from bertlab.api.task import Objective, Task
-from bertlab.api.tokenizer import Tokenizer
+from bertlab.api.tokenizer import Tokenizer, TokenizerKind
 from bertlab.data.corpus.corpus import Corpus, naming
 from bertlab.data.corpus.documents import Format
 from bertlab.data.corpus.prepare import open_prepared, prepare_cached, tokenizer_cached
@@ -32,9 +32,8 @@ from bertlab.errors import (
     check_share,
 )
 from bertlab.objectives.changing import Change, WholeNumber
-from bertlab.plugins.index import added_name
+from bertlab.plugins.index import added_name, make_plugin
 from bertlab.tokenizer.files import load_tokenizer
-from bertlab.tokenizer.kinds import build_kind
 
 
 class PretrainingData(TaskData):
@@ -108,7 +107,10 @@ class PretrainingData(TaskData):
         # the parser of a config also lets {source: NAME, …} through, each key as its class says
         self.corpus = Corpus.of(corpus, corpus_format, text_column, errors, language)
         self.tokenizer_path = tokenizer
-        self.tokenizer_kind = None if tokenizer_kind is None else build_kind(tokenizer_kind)
+        kind = tokenizer_kind
+        self.tokenizer_kind = (
+            kind if kind is None else make_plugin("tokenizer", kind, TokenizerKind)
+        )
         self.vocab_size = vocab_size
         self.lowercase = lowercase
         self.input_format = input_format

@@ -107,8 +107,7 @@ class BertForm(HuggingFaceForm):
                 f"{path}: num_attention_heads {sizes['num_attention_heads']} does not divide "
                 f"hidden_size {sizes['hidden_size']}"
             )
-        pad_token_id = content.get("pad_token_id")
-        pad_token_id = 0 if pad_token_id is None else pad_token_id
+        pad_token_id = 0 if (given := content.get("pad_token_id")) is None else given
         return {
             **sizes,
             **reals,

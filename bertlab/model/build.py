@@ -17,7 +17,7 @@ from bertlab.data.loader import after_required
 from bertlab.data.module import naming_head
 from bertlab.errors import ConfigError, PluginError
 from bertlab.objectives.cross_entropy import SummedCrossEntropy
-from bertlab.plugins.index import load_class
+from bertlab.plugins.index import load_class, make_plugin
 
 _VOCABULARY = 30_522  # BERT's, where another is not known yet
 
@@ -93,14 +93,11 @@ def build_tasks(model: Arguments) -> dict[str, Task]:
         name: load_class("objective", name, Objective)(**(given or {}))
         for name, given in (model.get("objectives") or {}).items()
     }
-    if model.get("head"):
-        arguments = dict(model["head"])
-        name = arguments.pop("name")
-        tasks[name] = load_class("head", name, Head)(**arguments)
+    if head := model.get("head"):
+        tasks[head["name"]] = make_plugin("head", head, Head)
     for name, given in (model.get("heads") or {}).items():
-        arguments = dict(given)
         with naming_head(name):
-            tasks[name] = load_class("head", arguments.pop("name"), Head)(**arguments)
+            tasks[name] = make_plugin("head", given, Head)
     return tasks
 
 
@@ -141,25 +138,18 @@ def build_metrics(model: Arguments) -> dict[str, Metric]:
 
 def build_encoder(section: Arguments, vocab_size: int) -> Encoder:
     """Make the encoder that a config's ``model.encoder`` section describes, with new weights."""
-    arguments = dict(section)
-    encoder = load_class("encoder", arguments.pop("name"), Encoder)(
-        vocab_size=vocab_size, **arguments
-    )
-    assert isinstance(encoder, Encoder)
-    return encoder
+    return make_plugin("encoder", section, Encoder, vocab_size=vocab_size)
 
 
 def adapt(encoder: Encoder, model: Arguments, heads: Mapping[str, Head]) -> None:
     """Let the adapter of a config's ``model.adapter`` section, if any, change what is trained."""
-    if model.get("adapter") is not None:
-        arguments = dict(model["adapter"])
-        name = arguments.pop("name")
+    if (adapter := model.get("adapter")) is not None:
         if keeps_encoder_fixed(heads):
             raise ConfigError(
-                f"model.adapter: found {name}, expected none: {', '.join(heads)} keeps the encoder "
-                "fixed"
+                f"model.adapter: found {adapter['name']}, expected none: {', '.join(heads)} keeps "
+                "the encoder fixed"
             )
-        load_class("adapter", name, Adapter)(**arguments).adapt(encoder)
+        make_plugin("adapter", adapter, Adapter).adapt(encoder)
 
 
 def check_lengths(max_seq_length: int, encoder: Encoder) -> None:

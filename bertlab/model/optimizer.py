@@ -17,7 +17,8 @@ from bertlab.api.task import Task
 from bertlab.data.module import TaskData
 from bertlab.data.run_length import check_changes, is_endless
 from bertlab.errors import ConfigError, PluginError, nearest
-from bertlab.model.optimizer_config import OptimizerConfig, of_layers
+from bertlab.model.optimizer_config import OptimizerConfig
+from bertlab.plugins.index import of_package
 
 ENTRIES = "entries"  # in an optimiser's state: how many parameters it remembers something of
 
@@ -30,9 +31,8 @@ def parameter_groups(config: OptimizerConfig, module: nn.Module) -> list[Paramet
     """
     depths: dict[nn.Parameter, int] = {}
     if config.layer_decay != 1:
-        depths = of_layers("layer_decay", "parameter_depths")(
-            module.get_submodule("encoder"), "layer_decay"
-        )
+        find = of_package("parameter_depths", ConfigError, "model.optimizer.layer_decay")
+        depths = find(module.get_submodule("encoder"), "layer_decay")
     kinds = parameter_kinds(module)
     names = {parameter: name for name, parameter in module.named_parameters()}
     decayed, plain = split_by_weight_decay(module)
@@ -78,7 +78,7 @@ def freeze_layers(config: OptimizerConfig, module: nn.Module) -> None:
     parameter that required one then. To call it again changes nothing.
     """
     if config.frozen_layers is not None:
-        freeze = of_layers("frozen_layers", "model.freeze_layers")
+        freeze = of_package("model.freeze_layers", ConfigError, "model.optimizer.frozen_layers")
         freeze(module.get_submodule("encoder"), config.frozen_layers)
 
 

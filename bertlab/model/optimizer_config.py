@@ -1,7 +1,7 @@
 """Optimisers and schedules that a config can name, and the settings that all of them have."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, cast
@@ -10,13 +10,13 @@ from torch.optim import AdamW as TorchAdamW
 from torch.optim import Optimizer
 
 from bertlab.api.optimizer import OptimizerRecipe, ParameterGroup, Progress, Schedule
-from bertlab.errors import ConfigError, UnknownPluginError, nearest
+from bertlab.errors import ConfigError, UnknownPluginError, check_at_least, nearest
 from bertlab.objectives.changing import DEFAULT_SCHEDULE, make_schedule
 from bertlab.plugins.index import (
     added_name,
     installed,
     load_class,
-    package_of,
+    of_package,
     told_origin,
     where_to_get,
 )
@@ -30,8 +30,7 @@ def check_betas(betas: tuple[float, float]) -> None:
 
 def check_eps(eps: float) -> None:
     """Raise ConfigError if the term of the denominator is below 0, or no number."""
-    if not eps >= 0:
-        raise ConfigError(f"model.optimizer.eps: found {eps}, expected 0 or more")
+    check_at_least("model.optimizer.eps", eps, 0)
 
 
 class AdamW(OptimizerRecipe):
@@ -118,35 +117,25 @@ class OptimizerConfig:
 
     def __post_init__(self) -> None:
         if not 0 < self.learning_rate < math.inf:
-            raise ConfigError(
-                f"model.optimizer.learning_rate: found {self.learning_rate}, expected above 0"
-            )
+            raise self._refusal("learning_rate", "above 0")
         if not 0 <= self.weight_decay < math.inf:
-            raise ConfigError(
-                f"model.optimizer.weight_decay: found {self.weight_decay}, expected 0 or more"
-            )
+            raise self._refusal("weight_decay", "0 or more")
         if self.weight_decay and not self.recipe.has_weight_decay:
-            raise ConfigError(
-                f"model.optimizer.weight_decay: found {self.weight_decay}, expected 0: "
-                f"{self.name} has no weight decay"
-            )
+            raise self._refusal("weight_decay", f"0: {self.name} has no weight decay")
         share = 0 <= self.warmup_steps < 1
         if not share and not (self.warmup_steps >= 1 and float(self.warmup_steps).is_integer()):
-            raise ConfigError(
-                f"model.optimizer.warmup_steps: found {self.warmup_steps}, expected a whole number "
-                "of steps, or a share of all steps below 1"
-            )
-        if self.schedule_steps is not None and self.schedule_steps < 1:
-            raise ConfigError(
-                f"model.optimizer.schedule_steps: found {self.schedule_steps}, expected 1 or more"
-            )
+            whole = "a whole number of steps, or a share of all steps below 1"
+            raise self._refusal("warmup_steps", whole)
+        check_at_least("model.optimizer.schedule_steps", self.schedule_steps, 1)
         if not 0 < self.layer_decay <= 1:
-            raise ConfigError(
-                f"model.optimizer.layer_decay: found {self.layer_decay}, expected above 0 and at "
-                "most 1 (1: the same learning rate everywhere)"
-            )
+            same = "above 0 and at most 1 (1: the same learning rate everywhere)"
+            raise self._refusal("layer_decay", same)
         if self.layer_decay != 1:
-            of_layers("layer_decay", "parameter_depths")
+            of_package("parameter_depths", ConfigError, "model.optimizer.layer_decay")
+
+    def _refusal(self, key: str, expected: str) -> ConfigError:
+        found = getattr(self, key)
+        return ConfigError(f"model.optimizer.{key}: found {found}, expected {expected}")
 
 
 PLUGGED_OPTIMIZER_KEYS = ("name", "schedule", "recipe")
@@ -173,18 +162,6 @@ def load_recipe(name: str) -> type[OptimizerRecipe]:
         f"{', '.join(of_torch) or 'none, they come with bertlab-modern'})"
         f"{told_origin('optimizer', name)}{where_to_get('optimizer', name)}"
     )
-
-
-def of_layers(key: str, name: str) -> Callable[..., Any]:
-    """Return the function of bertlab-modern that a key of every optimizer needs."""
-    try:
-        found = added_name(*f"bertlab.{name}".rsplit(".", 1))
-    except ImportError:
-        package = package_of("name", name)
-        raise ConfigError(
-            f"model.optimizer.{key}: comes with {package}: pip install {package}"
-        ) from None
-    return cast("Callable[..., Any]", found)
 
 
 def read_optimizer(section: Mapping[str, Any]) -> OptimizerConfig:

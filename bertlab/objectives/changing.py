@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 
 from bertlab.api.optimizer import Progress, Schedule
 from bertlab.errors import ConfigError, nearest
-from bertlab.plugins.index import load_class
+from bertlab.plugins.index import make_plugin
 
 DEFAULT_SCHEDULE = "linear"
 
@@ -23,9 +23,8 @@ _MOMENTS = 1000  # of a run, that a mean is taken over
 
 def make_schedule(given: str | Mapping[str, Any]) -> Schedule:
     """Return a schedule."""
-    arguments = {"name": given} if isinstance(given, str) else dict(given)
-    made: Schedule = load_class("schedule", arguments.pop("name"), Schedule)(**arguments)
-    return made
+    section = {"name": given} if isinstance(given, str) else given
+    return make_plugin("schedule", section, Schedule)
 
 
 @dataclass(frozen=True)

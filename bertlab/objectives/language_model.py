@@ -106,7 +106,8 @@ class TokenPrediction(Objective):
         self.bias = nn.Parameter(torch.zeros(encoder.vocab_size))
         initialize(self, encoder.initializer_range)
         # in tuples, so that they stay the encoder's own
-        self._tied, self._activation = (encoder.token_embedding,), (encoder.activation,)
+        activation = getattr(encoder, "activation", F.gelu)
+        self._tied, self._activation = (encoder.token_embedding,), (activation,)
         self.classes = TokenClasses.of(context.tokenizer)
         self.tokenizer = context.tokenizer
         self.token_counts = context.token_counts

@@ -223,8 +223,7 @@ class WholeWord(MaskingUnit):
 @cache
 def masking_unit(name: str) -> MaskingUnit:
     """Return the unit of an entry point's name."""
-    found: MaskingUnit = load_class("masking_unit", name, MaskingUnit)()
-    return found
+    return load_class("masking_unit", name, MaskingUnit)()
 
 
 def select_units(

@@ -14,7 +14,7 @@ import re
 import sys
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import (
@@ -26,7 +26,8 @@ from importlib.metadata import (
     version,
 )
 from pathlib import Path
-from typing import Any
+from types import MethodType
+from typing import Any, TypeVar
 
 from bertlab.api import CONTRACT, OLDEST_CONTRACT
 from bertlab.errors import PluginError, UnknownPluginError, nearest, told_with_place, warn
@@ -82,6 +83,7 @@ GROUPS: dict[Kind, str] = {kind: f"bertlab.{kind}s" for kind in KEYS}
 RECORDED_AS = "bertlab"  # in manifests, as before its distribution had a name of its own
 PATIENCE = 20.0  # seconds of an import, until the user is told who is imported
 
+Made = TypeVar("Made")
 CONTRACT_GROUP = "bertlab.contract"
 HOOKS = "bertlab.hooks"
 _MOST_ORIGINS = 1000
@@ -236,7 +238,18 @@ def check_contract(package: str) -> None:
         raise PluginError(reason)
 
 
-def load_class(kind: Kind, name: str, base: type) -> type:
+def make_plugin(
+    kind: Kind,
+    section: Mapping[str, Any],
+    base: type[Made],
+    **more: Any,  # noqa: ANN401  arguments of any plugin
+) -> Made:
+    """Return what a section of a config describes: ``{name: NAME, …}`` with its arguments."""
+    arguments = {**section, **more}
+    return load_class(kind, arguments.pop("name"), base)(**arguments)
+
+
+def load_class(kind: Kind, name: str, base: type[Made]) -> type[Made]:
     """Import the class that a config names.
 
     What it prints on import goes to standard error: standard output is for results.
@@ -274,7 +287,7 @@ def told_origin(kind: str, name: str) -> str:
     return "" if words is None else f"; {words}"
 
 
-def import_class(plugin: Plugin, base: type) -> tuple[type, str]:
+def import_class(plugin: Plugin, base: type[Made]) -> tuple[type[Made], str]:
     """Import a plugin's class; return it, and what the import printed."""
     printed = io.StringIO()
     try:
@@ -401,4 +414,17 @@ def of_package(name: str, error: type[Exception], what: str) -> Any:  # noqa: AN
     try:
         return added_name(*f"bertlab.{name}".rsplit(".", 1))
     except ImportError as missing:
-        raise error(f"{what}: {missing}") from None
+        words = str(missing).removeprefix(f"bertlab.{name} ")  # comes with …
+        raise error(f"{what}: {words}") from None
+
+
+class WithAddedMethods:
+    """A class to which packages add methods, under ``Run.NAME`` in `bertlab.names`: ``plot``."""
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  a method of any kind
+        """Return a method that a package adds; it is imported here."""
+        added: Any = added_name(f"bertlab.{type(self).__name__}", name)
+        return MethodType(added, self)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *added_names(f"bertlab.{type(self).__name__}")})

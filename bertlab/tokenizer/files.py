@@ -296,8 +296,7 @@ def tokenizer_from_json(text: str, source: str) -> Tokenizer:
 def tokenizer_of_files(files: TokenizerFiles) -> Tokenizer:
     """Return the tokenizer of the class that reads this type of model."""
     found = "WordPiece" if files.content is None else _model_type(files.content, str(files.path))
-    made = load_class("tokenizer_model", found, Tokenizer)
-    return made.from_files(files)  # type: ignore[attr-defined, no-any-return]
+    return load_class("tokenizer_model", found, Tokenizer).from_files(files)
 
 
 def _model_type(content: Mapping[str, Any], source: str) -> str:

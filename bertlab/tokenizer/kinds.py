@@ -3,11 +3,10 @@
 import json
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from tokenizers import Tokenizer as Backend
 from tokenizers import models, pre_tokenizers, trainers
@@ -15,7 +14,6 @@ from tokenizers import models, pre_tokenizers, trainers
 from bertlab.api.tokenizer import SpecialTokens, Tokenizer, TokenizerFiles, TokenizerKind
 from bertlab.errors import ConfigError, TokenizerError, check_at_least, warn
 from bertlab.files import explain_failed_write, new_folder
-from bertlab.plugins.index import load_class
 from bertlab.tokenizer.files import (
     SPECIAL_TOKENS,
     WordPieceTokenizer,
@@ -35,13 +33,6 @@ _CHARACTERS_AT_ONCE = 2**26  # of the texts that they stand in, as words have an
 _MARKED_WORDS = 0.02  # a share of all words from which on their loss of marks is noted
 _LINE_WORDS = 2**12  # of a line that the trainer is given
 _MOST_TOKENS = 10_000_000  # above 2^62 the trainers of tokenizers panic
-
-
-def build_kind(section: Mapping[str, Any]) -> TokenizerKind:
-    """Make the kind that a config's ``data.tokenizer_kind`` section describes."""
-    settings = dict(section)
-    kind: TokenizerKind = load_class("tokenizer", settings.pop("name"), TokenizerKind)(**settings)
-    return kind
 
 
 def train_tokenizer(

@@ -203,8 +203,7 @@ class BertlabCLI(LightningCLI):
     def run(self) -> int:
         """Execute the command; return the exit code."""
         with explain_lost_process(self.trainer.world_size, self.directory, self._how_to_go_on):
-            code: int = getattr(self, self.command)()
-            return code
+            return int(getattr(self, self.command)())
 
     @property
     def parameters(self) -> int:

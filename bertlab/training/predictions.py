@@ -272,8 +272,7 @@ def _open_submission(form: str, output: str) -> Submission:
         if named.submission_file is None:
             raise OutputError(f"{output}: is a folder, expected the name of a file for {form}")
         place /= named.submission_file
-    submission: Submission = named.submission(place, named)
-    return submission
+    return named.submission(place, named)
 
 
 def _six_digits(value: Any) -> Any:  # noqa: ANN401  JSON

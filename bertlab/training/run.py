@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 from bertlab.api.measures import is_share
@@ -16,7 +15,7 @@ from bertlab.config.yaml_files import read_config
 from bertlab.errors import CheckpointError, as_mistakes
 from bertlab.files import read_object
 from bertlab.plugins.hooks import opened_by_package
-from bertlab.plugins.index import added_name, added_names
+from bertlab.plugins.index import WithAddedMethods
 from bertlab.training.cli import open_command
 from bertlab.training.results import (
     Results,
@@ -69,7 +68,7 @@ def _request(
     return read_request([*named, *arguments])
 
 
-class Run:
+class Run(WithAddedMethods):
     """A run directory as an object: metrics, curves, and the trained model.
 
     Args:
@@ -94,14 +93,13 @@ class Run:
         """The run of each stage that was begun, by name; the last one's is this. Empty without."""
         if not (self.directory / STAGES_FILE).is_file():
             return {}
-        *others, last = (
-            each["name"] for each in read_config(self.directory / STAGES_FILE)["stages"]
-        )
-        places = {name: self.directory / "stages" / name for name in others}
-        places[last] = self.directory
-        return {
-            name: Run(each) for name, each in places.items() if (each / MANIFEST_FILE).is_file()
+        names = [each["name"] for each in read_config(self.directory / STAGES_FILE)["stages"]]
+        # the last stage's files are those of the run itself
+        places = [*(self.directory / "stages" / name for name in names[:-1]), self.directory]
+        begun = {
+            n: at for n, at in zip(names, places, strict=True) if (at / MANIFEST_FILE).is_file()
         }
+        return {name: Run(place) for name, place in begun.items()}
 
     @property
     def metrics(self) -> Results:
@@ -154,14 +152,6 @@ class Run:
         with as_mistakes():
             model = self.model if head is None else load(self.directory, head)
         return model.predict(texts)
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  a method of any kind
-        """Return a method that a package adds under ``Run.NAME`` in `bertlab.names`: ``plot``."""
-        added: Any = added_name("bertlab.Run", name)
-        return MethodType(added, self)
-
-    def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *added_names("bertlab.Run")})
 
     def resume(self, overrides: Mapping[str, Any] | None = None) -> "Run":
         """Go on from the last checkpoint, exactly as if the run had not been interrupted."""

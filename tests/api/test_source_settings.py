@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bertlab.cli.data import make_parser
+from bertlab.cli.data import make_parser, with_config
 from bertlab.config.merge import read_request
 from bertlab.config.parse import parse_arguments
 from bertlab.config.parser import build_parser
@@ -192,6 +192,69 @@ def test_tokenizer_and_prepare_take_the_settings_as_fit_does(
     settings = {"source": "sqlite", "file": str(database), "table": "same", "least": 0}
     found = read_object(folder / "store" / "store.json")["corpus_fingerprint"]
     assert found == Corpus.of(settings).fingerprint
+
+
+CONFIG = """
+seed_everything: 1
+model: {{objectives: [mlm]}}
+data:
+  corpus: {{source: sqlite, file: {file}, table: same}}
+  max_seq_length: {{from: 16, to: 32}}
+  tokenizer_kind: {{name: wordpiece, min_frequency: 1}}
+  prepare_workers: 1
+  vocab_size: 60
+  batch_size: 4
+"""
+
+
+def test_tokenizer_and_prepare_take_a_config_of_fit(database: Path, bertlab: Command) -> None:
+    folder, config = database.parent, database.with_name("c.yaml")
+    config.write_text(CONFIG.format(file=database))
+    code, said, error = bertlab("tokenizer", "-c", config, "--output", folder / "tokenizer")
+    assert code == 0, error
+    assert "word pieces" in said
+    made = ("--tokenizer", folder / "tokenizer", "--output", folder / "store")
+    code, _, error = bertlab("prepare", "--config", config, *made, "--corpus.table", "texts")
+    assert code == 0, error
+    # of the file all but what an argument says; the text is fit's
+    settings = {"source": "sqlite", "file": str(database), "table": "texts", "least": 0}
+    found = read_object(folder / "store" / "store.json")["corpus_fingerprint"]
+    assert found == Corpus.of(settings).fingerprint
+
+
+def test_what_a_config_becomes(database: Path) -> None:
+    config = database.with_name("c.yaml")
+    config.write_text(CONFIG.format(file=database))
+    corpus = f"--corpus={{source: sqlite, file: {database}, table: same, least: 0}}"
+    taken = with_config("prepare", ["--output", "o", "-c", str(config), "--workers=3"])
+    assert set(taken) == {corpus, "--workers=3", "--max_seq_length=32", "--output", "o"}
+    taken = with_config("tokenizer", ["-c", str(config), "--kind", "wordpiece", "--vocab_size=9"])
+    kind = {"--kind=wordpiece", "--min_frequency=1", "--strip_accents=null"}
+    assert set(taken) == {corpus, "--vocab_size=9", *kind}
+    # another kind has settings of its own; files take the place of the source
+    taken = with_config("tokenizer", ["-c", str(config), "--kind", "unigram", "--corpus", "a.txt"])
+    assert {"--kind=unigram", "--corpus=a.txt"} <= set(taken)
+    assert not any("min_frequency" in each for each in taken)
+    assert with_config("prepare", ["--corpus", "a.txt"]) == ["--corpus", "a.txt"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        ("batch_size", "batch_sise", "c.yaml: data.batch_sise: no such key; did you mean"),
+        ("objectives", "objective", "c.yaml: model.objective: no such key; did you mean"),
+        ("table: same", "tabel: same", "c.yaml: data.corpus.tabel: no such key; did you mean"),
+        ("prepare_workers: 1", "prepare_workers: x", "c.yaml: data.prepare_workers: found 'x'"),
+        ("from: 16", "form: 16", "data.max_seq_length"),
+    ],
+)
+def test_a_config_for_prepare_is_checked_as_fits(
+    database: Path, before: str, after: str, words: str
+) -> None:
+    config = database.with_name("c.yaml")
+    config.write_text(CONFIG.format(file=database).replace(before, after))
+    with pytest.raises(ConfigError, match=re.escape(words)):
+        with_config("prepare", ["--config", str(config)])
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import BertConfig, BertForPreTraining
 
@@ -320,3 +321,18 @@ def test_real_tokenizer_and_encoder_fit_the_objectives():
     assert objective.loss(encoder(batch), batch).sum.isfinite()
     fillers = objective.decode(encoder(batch), batch)[0]["fillers"]
     assert all(filler["token"] in words for best in fillers for filler in best)
+
+
+def test_the_activation_of_the_head_may_be_a_module_of_the_encoder() -> None:
+    class Albert(BertEncoder):
+        def __init__(self) -> None:
+            super().__init__(VOCAB, preset="tiny")
+            self.activation = torch.nn.Tanh()
+
+    for encoder, expected in ((Albert(), torch.tanh), (BertEncoder(VOCAB, preset="tiny"), F.gelu)):
+        head = MaskedLM()
+        head.build(TaskContext(encoder.eval(), ToyTokenizer()))
+        states = torch.randn(3, encoder.hidden_size)
+        transformed = head.layer_norm(expected(head.dense(states)))
+        scores = transformed @ encoder.token_embedding.weight.T + head.bias
+        torch.testing.assert_close(head.logits(states), scores)

@@ -100,12 +100,12 @@ def test_it_says_which_package_brings_stores_of_several_shards(tmp_path):
 
 @pytest.mark.parametrize("url", ["https://host/a.txt", "s3://bucket/texts"])
 def test_it_says_which_package_reads_urls(url):
-    message = f"{url}: cannot read a URL: .*comes with bertlab-cluster: pip install bertlab-cluster"
+    message = f"{url}: cannot read a URL: comes with bertlab-cluster: pip install bertlab-cluster"
     with pytest.raises(ConfigError, match=message):
         list(read_documents(Corpus([url])))
 
 
 def test_it_says_which_package_takes_moments_over(tiny_run):
-    message = "model.init_optimizer: .* comes with bertlab-studies: pip install bertlab-studies"
+    message = "model.init_optimizer: comes with bertlab-studies: pip install bertlab-studies"
     with pytest.raises(ConfigError, match=message):
         read_pretrained(str(tiny_run), with_optimizer=True)

@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from bertlab.api.tokenizer import TokenizerKind
 from bertlab.data.corpus.corpus import Corpus
 from bertlab.data.corpus.prepare import tokenizer_cached
 from bertlab.data.pretraining import PretrainingData
 from bertlab.errors import ConfigError, PluginError, TokenizerError
 from bertlab.plugins import index
+from bertlab.plugins.index import make_plugin
 from bertlab.tokenizer.files import load_tokenizer, tokenizer_from_json
-from bertlab.tokenizer.kinds import WordPiece, build_kind, train_tokenizer
+from bertlab.tokenizer.kinds import WordPiece, train_tokenizer
 from tests.plugins.core_alone import leave_the_core_alone
 from tests.tokenizer.samples import TEXT, train_wordpiece
 
@@ -85,7 +87,7 @@ def test_the_core_alone_trains_and_reads_wordpiece(tmp_path: Path) -> None:
     trained.save(tmp_path)
     assert load_tokenizer(tmp_path).fingerprint == trained.fingerprint
     with pytest.raises(PluginError, match=r"'bpe'.*pip install bertlab-modern"):
-        build_kind({"name": "bpe"})
+        make_plugin("tokenizer", {"name": "bpe"}, TokenizerKind)
 
 
 @pytest.mark.parametrize("model_type", ["os.system", "WordPeace", ["BPE"], None, 3])

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from bertlab.config.merge import read_request
 from bertlab.plugins import index
+from bertlab.training.cli import open_command
 from tests.conftest import Command
 from tests.plugins.strange_packages import install
 
@@ -34,6 +36,22 @@ class Taught(NextSentencePrediction):
         self.classifier.bias.sub_(self.classifier.bias.mean())  # which the optimiser moves too
         for own, followed in zip(self.teacher.parameters(), self.classifier.parameters()):
             own.lerp_(followed, max(0.1, 1 / step))
+
+
+class Copied(Taught):
+    """Keeps the embeddings that ``build`` sees, and those after the first step."""
+
+    def build(self, context):
+        super().build(context)
+        self._encoder = (context.encoder,)
+        weight = context.encoder.token_embedding.weight.detach()
+        self.register_buffer("at_build", weight.clone())
+        self.register_buffer("copied", weight.clone())
+
+    def after_step(self, step):
+        super().after_step(step)
+        if step == 1:
+            self.copied.copy_(self._encoder[0].token_embedding.weight)
 '''
 STUDENT, TEACHER = "tasks.taught.classifier.", "tasks.taught.teacher."
 
@@ -44,7 +62,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     folder = tmp_path / "packages"
     folder.mkdir()
     monkeypatch.syspath_prepend(folder)
-    entries = {"bertlab.objectives": {"taught": f"{MODULE}:Taught"}}
+    entries = {"bertlab.objectives": {"taught": f"{MODULE}:Taught", "copied": f"{MODULE}:Copied"}}
     install(folder, "their-teacher", entries, {MODULE: CODE})
     index.forget_installed()
     yield
@@ -87,3 +105,17 @@ def test_a_teacher_follows_its_student(bertlab: Command, tiny_config: Path, tmp_
     for run in (runs[0], tmp_path / "resumed"):
         found = weights(run)
         assert all(torch.equal(found[name], each) for name, each in last.items())
+
+
+def test_build_sees_new_weights_and_the_first_step_those_of_init_from(
+    tiny_config: Path, tiny_run: Path, tmp_path: Path
+) -> None:
+    given = ("--model.objectives", "[copied]", "--model.init_from", str(tiny_run))
+    request = read_request(["--config", str(tiny_config), *given, "--run_dir", str(tmp_path / "a")])
+    module = open_command("fit", request).model
+    loaded = weights(tiny_run)["encoder.token_embedding.weight"]
+    task = module.tasks["copied"]
+    assert torch.equal(module.encoder.token_embedding.weight, loaded)
+    assert not torch.equal(task.at_build, loaded)
+    module.after_step(1)
+    assert torch.equal(task.copied, loaded)

@@ -291,9 +291,7 @@ def _open(
 
 def _named_format(form: str) -> NamedFormat | None:
     """Return the format that has a name of its own; None for a kind of table or text."""
-    found: NamedFormat | None
-    found = None if form in TABLES else load_class("format", form, NamedFormat)()
-    return found
+    return None if form in TABLES else load_class("format", form, NamedFormat)()
 
 
 def _own_columns(

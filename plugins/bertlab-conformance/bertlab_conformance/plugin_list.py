@@ -192,11 +192,11 @@ def why_not_used(plugin: Plugin) -> str | None:
     return why_unusable(plugin)
 
 
-def base_of(kind: Kind) -> type:
+def base_of(kind: Kind) -> type[Any]:
     """Return the class that a plugin of a kind is a subclass of."""
     # names and not classes, since `list` should not wait for torch
     module, _, name = _BASES[kind].partition(":")
-    base: type = getattr(importlib.import_module(module), name)
+    base: type[Any] = getattr(importlib.import_module(module), name)
     return base
 
 

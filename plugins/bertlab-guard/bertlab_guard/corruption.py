@@ -11,7 +11,9 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -72,6 +74,24 @@ class Steps:
         yield from self.trained()
         yield from self.others()
 
+    def kept(self) -> "_Kept":
+        """Return what the optimiser keeps: tensors themselves, and copies of counts and others."""
+        groups = [_numbers_copied(each) for each in self.optimizer.param_groups]
+        return groups, {key: _numbers_copied(its) for key, its in self.optimizer.state.items()}
+
+    def put_back(self, kept: "_Kept", tensors: dict[str, Tensor]) -> None:
+        """Let the optimiser keep what it kept; give each tensor the content that it had."""
+        groups, state = kept
+        for group, its in zip(self.optimizer.param_groups, groups, strict=True):
+            _refill(group, its)
+        for key in [*self.optimizer.state]:
+            if key not in state:
+                del self.optimizer.state[key]
+        for key, its in state.items():
+            _refill(self.optimizer.state[key], its)
+        for name, each in self.tensors():
+            each.copy_(tensors[name])
+
     def take(self, step: int, rates: list[float]) -> None:
         """Compute a step and take it."""
         self.optimizer.zero_grad(set_to_none=True)
@@ -85,10 +105,27 @@ class Steps:
             self.after_step(step + 1)
 
 
+# settings of each group, and what is remembered of each weight
+_Kept = tuple[list[dict[str, Any]], dict[Any, dict[str, Any]]]
+
+
+def _numbers_copied(mapping: dict[str, Any]) -> dict[str, Any]:
+    return {
+        key: each if key == "params" or isinstance(each, Tensor) else deepcopy(each)
+        for key, each in mapping.items()
+    }
+
+
+def _refill(mapping: dict[str, Any], kept: dict[str, Any]) -> None:
+    mapping.clear()
+    mapping.update(_numbers_copied(kept))
+
+
 @dataclass
 class _Copy:
     step: int  # the first one after it
     tensors: dict[str, Tensor]
+    kept: _Kept
     replayed: bool = False  # as a whole
 
 
@@ -117,7 +154,7 @@ class StepAudit:
         if step and step % self.every == 0 and self.is_deterministic:
             self._copy, self._rates = None, {}
             if self._has_room():
-                self._copy = _Copy(step, self._clones())
+                self._copy = _Copy(step, self._clones(), self.steps.kept())
 
     def before_update(self, step: int) -> None:
         """Compare weights and moments with what the last step left.
@@ -171,10 +208,8 @@ class StepAudit:
         return False
 
     def _compare(self, copy: _Copy, step: int) -> None:
-        optimizer = self.steps.optimizer
-        before = self._clones()
+        before, kept = self._clones(), self.steps.kept()
         gradients = [each.grad for each in self.steps.module.parameters()]
-        rates = [group["lr"] for group in optimizer.param_groups]
         self._replay(copy, step)
         changed = self._differing(before)
         again = self._clones() if changed else {}
@@ -187,11 +222,9 @@ class StepAudit:
                 "own?); whether memory and processor are sound is not looked at: check_every"
             )
             self.is_deterministic, self._copy, changed = False, None, []
-        self._put_back(before)
+        self.steps.put_back(kept, before)
         for weight, gradient in zip(self.steps.module.parameters(), gradients, strict=True):
             weight.grad = gradient
-        for group, rate in zip(optimizer.param_groups, rates, strict=True):
-            group["lr"] = rate
         if changed:
             steps = f"step {step + 1}" if copy.step == step else f"steps {copy.step + 1}-{step + 1}"
             changed.sort(key=lambda name: -_distance(before[name], again[name]))
@@ -201,7 +234,7 @@ class StepAudit:
 
     def _replay(self, copy: _Copy, last: int) -> None:
         """Compute the steps up to ``last`` again, from the copy on."""
-        self._put_back(copy.tensors)
+        self.steps.put_back(copy.kept, copy.tensors)
         for step in range(copy.step, last + 1):
             self.steps.take(step, self._rates[step])
 
@@ -220,10 +253,6 @@ class StepAudit:
         """Return which of the trained tensors have other bits; NaN is equal to itself."""
         pairs = ((name, each, tensors[name]) for name, each in now or self.steps.trained())
         return [name for name, each, its in pairs if not torch.equal(_bytes(each), _bytes(its))]
-
-    def _put_back(self, tensors: dict[str, Tensor]) -> None:
-        for name, each in self.steps.tensors():
-            each.copy_(tensors[name])
 
 
 def bit_sums(steps: Steps) -> dict[str, int]:

@@ -51,10 +51,11 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
         ("--trainer.gradient_clip_algorithm", "value"),
         ("--trainer.gradient_clip_val", "null"),
         ("--model.optimizer", "muon"),
+        ("--model.optimizer", "{name: schedule_free, schedule: constant}"),
         ("--data.num_workers", "1"),
         ("--trainer.precision", "bf16-mixed"),
     ],
-    ids=["plain", "accumulated", "by value", "unclipped", "muon", "worker", "bf16"],
+    ids=["plain", "accumulated", "by value", "unclipped", "muon", "counts", "worker", "bf16"],
 )
 def test_looking_changes_nothing(
     tiny_config: Path,
@@ -282,6 +283,54 @@ def test_callbacks_of_another_package_may_change_weights(
         manager.unregister(name="swap")
     assert code == 0, error
     assert compared == []
+
+
+class Counting(torch.optim.SGD):
+    """Keeps numbers that are no tensors: of a group, and of each weight from its first step on."""
+
+    def step(self, closure=None):
+        for group in self.param_groups:
+            group["steps"] = group.get("steps", 0) + 1
+            for each in group["params"]:
+                if each.grad is not None:
+                    state = self.state[each]
+                    state.setdefault("mean", torch.zeros_like(each))
+                    state["mean"].add_(each.grad)
+                    state.setdefault("norms", []).append(float(each.grad.norm()))
+                    each.grad.mul_(1 / group["steps"] + len(state["norms"]))
+        return super().step(closure)
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["all steps", "a weight from step 3 on"])
+def test_an_optimiser_keeps_its_numbers(late: bool) -> None:
+    def train(every: int) -> Counting:
+        torch.manual_seed(1)
+        module = torch.nn.Linear(3, 1)
+        optimizer = Counting(module.parameters(), lr=0.1)
+
+        def losses(step: int):
+            bias = module.bias if not late or step >= 2 else 0
+            yield (module.weight * (step + 1)).pow(2).sum() + (bias * module.weight.sum()).sum()
+
+        audit = StepAudit(Steps(module, optimizer, losses, lambda: True, id), every)
+        for step in range(6):
+            audit.begin(step)
+            optimizer.zero_grad()
+            next(losses(step)).backward()
+            audit.before_update(step)
+            optimizer.step()
+            audit.end(step, 1.0)
+            assert audit.is_deterministic
+        return optimizer
+
+    plain, audited = train(100), train(2)
+    assert plain.param_groups[0]["steps"] == 6
+    for group, other in zip(plain.param_groups, audited.param_groups, strict=True):
+        assert {**group, "params": []} == {**other, "params": []}
+        for one, its in zip(group["params"], other["params"], strict=True):
+            assert torch.equal(one, its)
+            assert plain.state[one]["norms"] == audited.state[its]["norms"]
+            assert torch.equal(plain.state[one]["mean"], audited.state[its]["mean"])
 
 
 def test_a_sum_sees_every_bit() -> None:

@@ -107,6 +107,16 @@ def test_it_is_a_language_model_read_from_the_left() -> None:
     assert language_model("x", encoder, TOKENIZER, {"mntp": ours})[1] == -1
 
 
+def test_a_language_model_need_not_be_of_a_class_of_bertlab() -> None:
+    ours, encoder = built(MaskedNextToken())
+
+    class Own(torch.nn.Module):
+        prepare, loss, log_probabilities = ours.prepare, ours.loss, ours.log_probabilities
+
+    found, offset = language_model("x", encoder, TOKENIZER, {"mntp": Own()})
+    assert (found.name, offset) == ("mntp", -1)
+
+
 def test_arguments_and_encoders_are_checked() -> None:
     with pytest.raises(ConfigError, match=r"model.objectives.mntp.causal_share: found 1.5"):
         MaskedNextToken(causal_share=1.5)

@@ -110,5 +110,5 @@ def test_regression_declares_its_number() -> None:
 def test_a_span_names_its_text_and_nothing_else_does() -> None:
     with pytest.raises(PluginError, match=r"Column\('part'\): of: found '' for kind span"):
         Column("part", "span")
-    with pytest.raises(PluginError, match=r"of: found 'text' for kind number"):
+    with pytest.raises(PluginError, match=r"of: found 'text' for kind number; a span has it"):
         Column("part", "number", of="text")

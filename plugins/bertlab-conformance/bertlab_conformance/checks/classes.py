@@ -91,6 +91,8 @@ def entry_point_names_it(case: Case) -> None:
         raise NotApplicable("tasks of the package use its metrics without an entry point")
     if any(_named(each.target) is plugin for each in beside):
         return
+    if kind == "huggingface_form" and plugin.extends is None:
+        raise NotApplicable("a form of an encoder's own has no entry point: the encoder names it")
     found = ", ".join(f"{each.name} = {each.target}" for each in beside) or "none of this kind"
     raise ConformanceFailure(
         f"no entry point of {package} names {plugin.__qualname__} (there is {found})",

@@ -76,9 +76,10 @@ class FormCase(Case):
         settings = {**_SIZES, **self.options.arguments, **(changes or {})}
         if is_decoder:
             settings["is_decoder"] = True
-        sizes = {"vocab_size": tokenizer.vocab_size, "pad_token_id": tokenizer.pad_id}
+        # whatever the arguments say, the tokenizer is the kit's
+        settings |= {"vocab_size": tokenizer.vocab_size, "pad_token_id": tokenizer.pad_id}
         with seeded(SEED), self._installed(), TemporaryDirectory() as place:
-            model = kind(kind.config_class(**settings, **sizes)).eval()
+            model = kind(kind.config_class(**settings)).eval()
             disturb(model)
             folder = Path(place, "given")
             model.save_pretrained(folder)
@@ -127,7 +128,7 @@ def encoder_is_known(case: FormCase) -> None:
     known: dict[str, type] = {}
     for name in installed("encoder"):
         with contextlib.suppress(PluginError):
-            forms = load_class("encoder", name, Encoder).huggingface  # type: ignore[attr-defined]
+            forms = load_class("encoder", name, Encoder).huggingface
             known |= {each.model_type: type(each) for each in forms}
     form = case.plugin
     if form.extends is None:
