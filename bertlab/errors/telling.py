@@ -324,6 +324,34 @@ def as_mistakes() -> Iterator[None]:
         raise mistake from error
 
 
+# keys of data that each head has of its own
+OWN_DATA = (
+    *("source", "train", "validation", "test"),
+    *("columns", "format", "delimiter", "quote"),
+    *("empty", "label_names", "validation_fraction", "cluster"),
+)
+
+
+def naming_head(name: str) -> contextlib.AbstractContextManager[None]:
+    """Say ``data.heads.NAME.train`` for ``data.train`` in what a block says of an error."""
+    return naming(f"heads.{name}", OWN_DATA, f"head {name}")
+
+
+@contextlib.contextmanager
+def naming(place: str, names: Sequence[str], called: str) -> Iterator[None]:
+    """Put ``place``, below ``data`` and ``model``, into the keys of an error that has one.
+
+    ``names`` are the keys of ``data`` that are there; other errors begin with ``called``.
+    """
+    try:
+        yield
+    except BertlabError as error:
+        # "data.source: found none" -> "data.heads.mrpc.source: found none"
+        text = re.sub(rf"\bdata\.({'|'.join(names)})\b", rf"data.{place}.\1", str(error))
+        text = re.sub(r"\bmodel\.head\.", f"model.{place}.", text)
+        raise type(error)(text if f".{place}" in text else f"{called}: {text}") from error
+
+
 def causes(error: BaseException) -> Iterator[BaseException]:
     """Yield an error, what it was raised from or while it was handled, and so on."""
     found: BaseException | None = error
