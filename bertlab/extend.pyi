@@ -231,6 +231,7 @@ from bertlab.errors import TrainerError as TrainerError
 from bertlab.errors import add_to_json as add_to_json
 from bertlab.errors import as_mistakes as as_mistakes
 from bertlab.errors import check_processes as check_processes
+from bertlab.errors import kind_of as kind_of
 from bertlab.errors import naming as naming
 from bertlab.errors import naming_head as naming_head
 from bertlab.errors import print_table as print_table

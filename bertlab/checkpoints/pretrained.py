@@ -165,11 +165,7 @@ def _below(state: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
 
 
 def one_head(start: Pretrained, name: str | None, key: str = "--head") -> Pretrained:
-    """Return what a checkpoint holds of one of its heads, in the form of a run with one head.
-
-    So all that reads such a run reads this one: prediction, export, demo. What has no several heads
-    is returned as it is.
-    """
+    """Return what a checkpoint holds of one of its heads, in the form of a run with one head."""
     config = start.config
     chosen = choose_head(config, name, start.source, key)
     if config is None or chosen is None:

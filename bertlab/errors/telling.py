@@ -26,6 +26,7 @@ from bertlab.errors.catalogue import (
 )
 
 _MOST_SHOWN = 4000
+_KINDS = {str: "text", int: "number", float: "number", dict: "mapping", bool: "truth value"}
 # "Requirement 'wandb>=0.12.10' not met", "pip install -U deepspeed", "No module named 'a.b'"
 _MISSING = tuple(
     re.compile(pattern)
@@ -203,6 +204,11 @@ _QUERY = re.compile(r"([?&;#][^=&;#]*=)([^&;#]*)")
 _OPEN = {"download", "format", "inline", "page", "raw", "ref", "rev", "revision", "split"}
 HIDDEN = "***"
 Kept = TypeVar("Kept")
+
+
+def kind_of(value: object) -> str:
+    """Return what a value of YAML or JSON is, in words: ``text``, ``number``, ``list``."""
+    return "nothing" if value is None else _KINDS.get(type(value), type(value).__name__)
 
 
 def without_secrets(content: Kept) -> Kept:

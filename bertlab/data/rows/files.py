@@ -163,13 +163,10 @@ def evaluation_splits(
     source: str | None, train: str | None, given: str | dict[str, str] | None, default: str
 ) -> dict[str, str] | None:
     """Return splits by name, a single one under an empty name; None if there is no such split."""
-    if isinstance(given, dict):
-        return given
     if given is not None:
-        return {"": given}
-    if source is None or is_one_file(source) or train is not None:
-        return None
-    return {"": default}
+        return given if isinstance(given, dict) else {"": given}
+    has_splits = source is not None and train is None and not is_one_file(source)
+    return {"": default} if has_splits else None
 
 
 def no_test_rows() -> ConfigError:
