@@ -76,6 +76,7 @@ from bertlab.config.merge import read_request as read_request
 from bertlab.config.named_classes import ADVICE as ADVICE
 from bertlab.config.named_classes import check_importable as check_importable
 from bertlab.config.named_classes import check_no_classes as check_no_classes
+from bertlab.config.parse import OTHER_NAMES as OTHER_NAMES
 from bertlab.config.parse import parse_arguments as parse_arguments
 from bertlab.config.parser import add_keys_of_command as add_keys_of_command
 from bertlab.config.parser import build_parser as build_parser

@@ -60,7 +60,7 @@ def choose_head(config: Config | None, name: str | None, source: str, key: str) 
         if name not in (None, own):
             there = "it has none" if own is None else f"it has one, {own}"
             raise CommandError(
-                f"{key}: found {name!r}, but {source} has no several heads ({there}); leave it out"
+                f"{key}: found {name!r}, but {source} does not have several ({there}); leave it out"
             )
         return None
     if name is None and len(heads) == 1:
@@ -233,8 +233,8 @@ class Request:
         """Refuse a command that needs weights and is given none, and a head of no run."""
         if command != "fit" and not (self.ckpt_path or self.init_from or self.helps):
             raise CommandError(
-                f"{command}: no weights; expected --ckpt_path with a run or checkpoint, or "
-                "--model.init_from with a Hugging Face model"
+                f"{command}: no model; expected one first, as in bertlab {command} "
+                "runs/quickstart; beside a config, --ckpt_path RUN or --model.init_from MODEL"
             )
         if self.one_head is not None and (command == "fit" or self.ckpt_path is None):
             raise CommandError(

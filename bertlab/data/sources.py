@@ -173,9 +173,7 @@ def explain_no_checkpoint(path: str | Path) -> str:
     folder = Path(path).expanduser()
     if (folder / "config.json").is_file():
         given = shlex.quote(str(path))
-        return (
-            f"; it is a Hugging Face folder: a new run begins with it by --model.init_from {given}"
-        )
+        return f"; it is a Hugging Face folder: start a run from it by --model.init_from {given}"
     if files := sorted(each.name for each in folder.glob("*.ckpt")):
         return f"; expected one of the checkpoints in it, such as {folder / files[0]}, or the run"
     return "; it is there, but holds no config.yaml and no checkpoints" if folder.is_dir() else ""

@@ -320,7 +320,7 @@ class BertlabCLI(LightningCLI):
             print_table(title, rows)
         size, parts = self.datamodule.sequences_per_step(), self.trainer.accumulate_grad_batches
         step = f"{in_words(size)} sequences a step{f' in {parts} parts' if parts > 1 else ''}"
-        run = f"{self.directory} goes on from step {start}" if start else str(self.directory)
+        run = f"{self.directory} continues from step {start}" if start else str(self.directory)
         say(f"{run}: {self.parameters:,} parameters, {step}, seed {self.resolved.seed}")
 
     def _is_saved(self) -> bool:
@@ -369,9 +369,9 @@ class BertlabCLI(LightningCLI):
 
     def _print_scores(self, split: str) -> int:
         if self.trainer.is_global_zero:
-            title = f"{self.command} rows" if self.model.heads else "held-out text"
+            column, rows = ("test", "test") if split == "test" else ("held-out", "validation")
+            title = f"{rows} rows" if self.model.heads else "held-out text"
             results = held_out_results(self.trainer, split)
-            column = "test" if split == "test" else "held-out"
             print_results(results, title, self.model.evaluations.shares(), column)
             for warning in self.model.warnings:
                 warn(warning)

@@ -273,7 +273,7 @@ CORPORA = [
     (b"\n  \n\n", ["holds no text"]),
     (
         (SENTENCE * 20).encode(),
-        ["one single document", "blank lines", "data.corpus_format", "with lines each line"],
+        ["a single document", "blank lines", "data.corpus_format", "with lines each line"],
     ),
     ((SENTENCE + "\n").encode() * 20, ["exactly one sentence", "blank line"]),
     (SENTENCE.encode() * 2 + b"\n\xff" + SENTENCE.encode(), ["not UTF-8", "offset 105", "replace"]),
@@ -596,7 +596,7 @@ def test_what_is_no_checkpoint_is_told(
 ) -> None:
     folder = tmp_path / "huggingface"
     assert bertlab("export", tiny_run, folder)[0] == 0
-    words = ["no such run or checkpoint", f"a new run begins with it by --model.init_from {folder}"]
+    words = ["no such run or checkpoint", f"start a run from it by --model.init_from {folder}"]
     refused(["fit", "--ckpt_path", folder], words)
     (tmp_path / "empty").mkdir()
     refused(["fit", "--ckpt_path", tmp_path / "empty"], ["it is there, but holds no"])

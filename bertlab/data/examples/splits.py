@@ -150,7 +150,7 @@ def report_split(
     counts = Counter(label for labels in found for label in labels)
     if counts:
         shown = [
-            f"{name!r} {count:,}" if "," in name else f"{name} {count:,}"
+            f"{repr(name) if ',' in name or name.isdecimal() else name} {count:,}"
             for name, count in counts.most_common(_SHOWN_LABELS)
         ]
         more = [f"{len(counts) - _SHOWN_LABELS} more"] if len(counts) > len(shown) else []

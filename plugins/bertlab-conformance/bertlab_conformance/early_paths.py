@@ -14,6 +14,7 @@ import yaml
 from bertlab import CommandError, check_at_least
 from bertlab.api import Column
 from bertlab.extend import (
+    OTHER_NAMES,
     Request,
     check_model,
     ending_format,
@@ -120,7 +121,9 @@ def _check_scored(command: str, data: Mapping[str, Any], columns: Columns) -> No
 def _check_training_data(
     request: Request, data: Mapping[str, Any], columns: Mapping[str, Columns]
 ) -> None:
-    if not (request.files or request.ckpt_path or data):
+    # --resume RUN: the parser says what is meant
+    meant = request.values.keys() & OTHER_NAMES.keys()
+    if not (request.files or request.ckpt_path or data or meant):
         raise CommandError(
             "fit: found no config and no data, expected a config, as in bertlab fit quickstart, or "
             "data: --data.corpus for text, --data.source for labelled rows; see bertlab fit --help"
