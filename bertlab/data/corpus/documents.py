@@ -238,7 +238,7 @@ def texts_of_rows(
             if errors == "strict":
                 raise CorpusError(
                     f"{place}: column {column!r} holds a lone surrogate "
-                    f"\\u{ord(text[error.start]):04x}, which is no character; mend it, or go on "
+                    f"\\u{ord(text[error.start]):04x}, which is no character; mend it, or continue "
                     "with '?' in its place: --errors replace, or data.errors: replace"
                 ) from None
             text = text.encode(errors="replace").decode()
