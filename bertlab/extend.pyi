@@ -76,6 +76,7 @@ from bertlab.config.merge import read_request as read_request
 from bertlab.config.named_classes import ADVICE as ADVICE
 from bertlab.config.named_classes import check_importable as check_importable
 from bertlab.config.named_classes import check_no_classes as check_no_classes
+from bertlab.config.parse import OTHER_NAMES as OTHER_NAMES
 from bertlab.config.parse import parse_arguments as parse_arguments
 from bertlab.config.parser import add_keys_of_command as add_keys_of_command
 from bertlab.config.parser import build_parser as build_parser
@@ -87,7 +88,9 @@ from bertlab.config.request import SEED_SECTION as SEED_SECTION
 from bertlab.config.request import Request as Request
 from bertlab.config.request import Seeds as Seeds
 from bertlab.config.request import check_seed as check_seed
+from bertlab.config.request import choose_head as choose_head
 from bertlab.config.request import choose_seed as choose_seed
+from bertlab.config.request import one_head_config as one_head_config
 from bertlab.config.request import to_arguments as to_arguments
 from bertlab.config.run_config import RunConfig as RunConfig
 from bertlab.config.run_config import parse_config as parse_config
@@ -146,18 +149,17 @@ from bertlab.data.inputs import TextRows as TextRows
 from bertlab.data.inputs import given_texts as given_texts
 from bertlab.data.loader import StepLoader as StepLoader
 from bertlab.data.loader import TrainingSteps as TrainingSteps
-from bertlab.data.module import OWN_DATA as OWN_DATA
 from bertlab.data.module import EvaluationRows as EvaluationRows
 from bertlab.data.module import ReportRow as ReportRow
-from bertlab.data.module import naming as naming
-from bertlab.data.module import naming_head as naming_head
 from bertlab.data.pretraining import PretrainingData as PretrainingData
 from bertlab.data.rows.files import ending_format as ending_format
+from bertlab.data.rows.files import evaluation_splits as evaluation_splits
 from bertlab.data.rows.files import is_missing as is_missing
 from bertlab.data.rows.files import is_saved as is_saved
 from bertlab.data.rows.files import looks_like_path as looks_like_path
 from bertlab.data.rows.files import no_such_file as no_such_file
 from bertlab.data.rows.files import no_such_split as no_such_split
+from bertlab.data.rows.files import no_test_rows as no_test_rows
 from bertlab.data.rows.files import one_input as one_input
 from bertlab.data.rows.files import open_all as open_all
 from bertlab.data.rows.files import open_rows as open_rows
@@ -219,6 +221,7 @@ from bertlab.encoders.layers import rows_read as rows_read
 from bertlab.encoders.layers import states_at_rows as states_at_rows
 from bertlab.encoders.layers import summary_token as summary_token
 from bertlab.errors import JSON_DOCUMENTS as JSON_DOCUMENTS
+from bertlab.errors import OWN_DATA as OWN_DATA
 from bertlab.errors import DamagedCheckpointError as DamagedCheckpointError
 from bertlab.errors import EmptyTextError as EmptyTextError
 from bertlab.errors import NumericalError as NumericalError
@@ -229,6 +232,9 @@ from bertlab.errors import TrainerError as TrainerError
 from bertlab.errors import add_to_json as add_to_json
 from bertlab.errors import as_mistakes as as_mistakes
 from bertlab.errors import check_processes as check_processes
+from bertlab.errors import kind_of as kind_of
+from bertlab.errors import naming as naming
+from bertlab.errors import naming_head as naming_head
 from bertlab.errors import print_table as print_table
 from bertlab.errors import printable as printable
 from bertlab.errors import say as say

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from bertlab.errors import ConfigError, OutOfMemoryError, OutputError, nearest
+from bertlab.errors import ConfigError, OutOfMemoryError, OutputError, kind_of, nearest
 
 LARGEST_FILE = 2**26
 """Bytes of a file that is read whole, if its reader does not say otherwise."""
@@ -134,11 +134,11 @@ def read_object(
     """Return what a JSON file holds, if that is a mapping with these keys."""
     content = read_json(path, largest)
     if not isinstance(content, dict):
-        raise UnreadableError(path, f"found a {type(content).__name__}, expected a mapping")
+        raise UnreadableError(path, f"found {kind_of(content)}, expected a mapping")
     for key, kind in (kinds or {}).items():
         if not isinstance(content.get(key), kind):
-            found = type(content[key]).__name__ if key in content else "nothing"
-            raise UnreadableError(path, f"{key}: found {found}, expected {kind.__name__}")
+            found = kind_of(content.get(key))
+            raise UnreadableError(path, f"{key}: found {found}, expected {kind_of(kind())}")
     return content
 
 

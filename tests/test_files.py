@@ -187,9 +187,9 @@ def test_what_has_no_end_is_read_to_a_bound() -> None:
         ("9" * 5000, "a number of 5000 digits"),
         ("[1, 2", "delimiter"),
         ('"\\ud8"', "escape"),
-        ("[1]", "found a list, expected a mapping"),
+        ("[1]", "found list, expected a mapping"),
         ('{"other": 1}', "runs: found nothing, expected list"),
-        ('{"runs": {}}', "runs: found dict, expected list"),
+        ('{"runs": {}}', "runs: found mapping, expected list"),
     ],
 )
 def test_a_damaged_record_is_a_mistake_that_names_the_file(

@@ -14,8 +14,8 @@ from bertlab.api.examples import Labels
 from bertlab.api.huggingface import HeadLayout, HuggingFaceForm
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.tensor_files import list_limited
-from bertlab.config.request import one_head_config
-from bertlab.errors import CheckpointError, CommandError, nearest
+from bertlab.config.request import choose_head, one_head_config
+from bertlab.errors import CheckpointError
 from bertlab.model.optimizer import EarlierOptimizer
 
 # head of bertlab by BERT's class of ``transformers``; sentence_pair has single_sentence's layers
@@ -165,32 +165,12 @@ def _below(state: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
 
 
 def one_head(start: Pretrained, name: str | None, key: str = "--head") -> Pretrained:
-    """Return what a checkpoint holds of one of its heads, in the form of a run with one head.
-
-    So all that reads such a run reads this one: prediction, export, demo. What has no several heads
-    is returned as it is.
-    """
+    """Return what a checkpoint holds of one of its heads, in the form of a run with one head."""
     config = start.config
-    # of a Hugging Face folder there is no config, and at most one head
-    heads = {} if config is None else config["model"].get("heads") or {}
-    if config is None or not heads:
-        own = None if start.head_config is None else start.head_config["name"]
-        if name not in (None, own):
-            there = "it has none" if own is None else f"it has one, {own}"
-            raise CommandError(
-                f"{key}: found {name!r}, but {start.source} has no several heads ({there}); leave "
-                "it out"
-            )
+    chosen = choose_head(config, name, start.source, key)
+    if config is None or chosen is None:
         return start
-    if name is None and len(heads) == 1:
-        (name,) = heads
-    if name is None or name not in heads:
-        found = "none" if name is None else repr(name)
-        raise CommandError(
-            f"{key}: found {found}, expected one of the heads of {start.source}: "
-            f"{', '.join(heads)}{nearest(name or '', heads)}"
-        )
-    plugin, prefix = heads[name]["name"], f"tasks.{name}."
+    plugin, prefix = config["model"]["heads"][chosen]["name"], f"tasks.{chosen}."
     state = {
         # tasks.mrpc.classifier.weight -> tasks.sentence_pair.classifier.weight
         key.replace(prefix, f"tasks.{plugin}.", 1): tensor
@@ -199,9 +179,9 @@ def one_head(start: Pretrained, name: str | None, key: str = "--head") -> Pretra
     }
     return replace(
         start,
-        config=one_head_config(config, name),
+        config=one_head_config(config, chosen),
         state=state,
-        labels=start.head_labels.get(name),
+        labels=start.head_labels.get(chosen),
         head_labels={},
     )
 

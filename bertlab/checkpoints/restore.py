@@ -81,7 +81,7 @@ def read_checkpoint(request: Request, command: str) -> Pretrained | None:
     if file is None:
         raise no_such_run(path)
     if command == "fit" and Path(path).is_dir() and file.name != LAST_FILE and is_first_process():
-        say(f"goes on from {file}: {LAST_FILE} is of an earlier step, or not there")
+        say(f"continues from {file}: {LAST_FILE} is of an earlier step, or not there")
     return _read_or_offer(file)
 
 
@@ -259,7 +259,7 @@ def warm_start(start: Pretrained, module: BertModule) -> list[str]:
         module.continued = state
         goes_on = module.optimizer_config.schedule_steps is not None
         schedule = f"at step {state.steps:,} of the schedule" if goes_on else "its schedule anew"
-        lines.append(f"its optimiser goes on too, {schedule}")
+        lines.append(f"its optimiser continues too, {schedule}")
     return lines
 
 

@@ -102,8 +102,8 @@ def choose_run_directory(requested: str | None, name: str, is_stage: bool = Fals
             (directory / STAGES_FILE).is_file() and not is_stage
         ):
             raise OutputError(
-                f"run_dir: {directory} already holds a run; choose another --run_dir, or go on "
-                f"with that run by --ckpt_path {shlex.quote(requested)}"
+                f"run_dir: {directory} already holds a run; choose another --run_dir, or continue "
+                f"that run by --ckpt_path {shlex.quote(requested)}"
             )
     else:
         directory = Path("runs") / name

@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from bertlab.errors import BertlabError, CheckpointError, DamagedCheckpointError
+from bertlab.errors import BertlabError, CheckpointError, DamagedCheckpointError, kind_of
 from bertlab.files import check_memory, read_object
 
 TORCH_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt")
@@ -215,7 +215,7 @@ def _read_torch(path: Path) -> dict[str, Tensor]:
         content = content["state_dict"]
     if not isinstance(content, Mapping) or not content:
         raise CheckpointError(
-            f"{path}: found a {type(content).__name__}, expected a dict of tensors by name"
+            f"{path}: found {kind_of(content)}, expected a mapping of tensors by name"
         )
     for name, value in content.items():
         _check_tensor(path, name, value)
@@ -242,7 +242,7 @@ def check_tensors(path: Path, content: object) -> None:
 def _check_tensor(path: Path, name: object, value: object) -> None:
     if not isinstance(name, str) or not isinstance(value, Tensor):
         raise CheckpointError(
-            f"{path}: {name!r} is a {type(value).__name__}, expected tensors by name only"
+            f"{path}: {name!r} is {kind_of(value)}, expected tensors by name only"
         )
     if value.layout != torch.strided or value.is_quantized or value.device.type != "cpu":
         raise CheckpointError(

@@ -63,7 +63,7 @@ def refusing_other_state(path: str) -> Iterator[None]:
         if not restoring or mistake_in(error) is not None:
             raise
         raise DamagedCheckpointError(
-            f"{path}: a damaged bertlab checkpoint, which no run can go on from: "
+            f"{path}: a damaged bertlab checkpoint, which no run can continue from: "
             f"{type(error).__name__}: {error}"
         ) from error
 

@@ -115,25 +115,23 @@ def _explain_required(found: Match, parser: ArgumentParser) -> str:
 def _explain_value(found: Match, parser: ArgumentParser) -> str:
     """Say what was found for a known key and what is expected."""
     key, details = found.groups()
-    return f"{key}: {_explain_details(key, details, parser)}"
-
-
-def _explain_details(key: str, details: str, parser: ArgumentParser) -> str:
     # --model.encoder.hidden_size.x=3: "… Given value: NestedArg(key='x', val='3')"
+    hint = _hint(key, parser)
     below = re.search(r"NestedArg\(key='([^']*)'", details)
     if below:
-        return f"found the key {below[1]!r} below it, expected {describe(_hint(key, parser))}"
+        return f"{key}: found the key {below[1]!r} below it, expected {describe(hint)}"
     # "Expected a <class 'int'>. Got value: x"; of a union "Given value: x" is the last line
     given = re.findall(r"(?:Got value|Given value): ?(.*)", details)
-    hint = _hint(key, parser)
     if not given or hint is None:
-        return " ".join(details.split())
+        return f"{key}: {' '.join(details.split())}"
     problem = explain_class(details, hint)
     if not problem and any(_classes(member) for member in _members(hint)):
-        problem = _why_no_class(details)
-    if problem:
-        return problem
-    return f"found {show(given[-1])}, expected {describe(hint)}{nearest_choice(given[-1], hint)}"
+        reasons = map(_why_not, dict.fromkeys(_PATH.findall(details)))
+        problem = next(filter(None, reasons), "")
+    if not problem:
+        problem = f"found {show(given[-1])}, expected {describe(hint)}"
+        problem += nearest_choice(given[-1], hint)
+    return f"{key}: {problem}"
 
 
 def show(text: str) -> str:
@@ -248,13 +246,8 @@ def explain_class(details: str, hint: TypeForm) -> str:
     return ""
 
 
-def _why_no_class(details: str) -> str:
-    """Return why the first class that jsonargparse's words name is not there; empty if all are."""
-    reasons = map(_why_not, dict.fromkeys(_PATH.findall(details)))
-    return next(filter(None, reasons), "")
-
-
 def _why_not(path: str) -> str:
+    """Return why a class is not there; empty if it is."""
     module_name, _, name = path.rpartition(".")
     try:
         module = importlib.import_module(module_name)

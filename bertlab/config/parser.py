@@ -186,7 +186,7 @@ def add_keys_of_command(
         "--ckpt_path",
         type=str | None,
         default=None,
-        help="a run directory or checkpoint to go on with (fit) or to use; last: this config's",
+        help="a run directory or checkpoint to continue (fit) or to use; last: this config's",
     )
     if command != "fit":
         parser.add_argument(

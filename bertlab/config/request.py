@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bertlab.config.yaml_files import Config, put_at, value_at, yaml_inline
-from bertlab.errors import CommandError, ConfigError
+from bertlab.errors import CommandError, ConfigError, nearest
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 # of what is logged beside the figures of heads: val/loss, val/heads/mean, train/objectives
@@ -49,6 +49,29 @@ def check_one_kind(head: str | None, heads: Iterable[str], objectives: Iterable[
                 f"model.head and model.{key}: found {head} and {', '.join(names)}, expected one of "
                 f"the two keys{beside}"
             )
+
+
+def choose_head(config: Config | None, name: str | None, source: str, key: str) -> str | None:
+    """Return the one of several heads that ``name`` means; None where a checkpoint has but one."""
+    model: Config = {} if config is None else config["model"]
+    heads = model.get("heads") or {}
+    if not heads:
+        own = (model.get("head") or {}).get("name")
+        if name not in (None, own):
+            there = "it has none" if own is None else f"it has one, {own}"
+            raise CommandError(
+                f"{key}: found {name!r}, but {source} does not have several ({there}); leave it out"
+            )
+        return None
+    if name is None and len(heads) == 1:
+        return str(next(iter(heads)))
+    if name is None or name not in heads:
+        found = "none" if name is None else repr(name)
+        raise CommandError(
+            f"{key}: found {found}, expected one of the heads of {source}: "
+            f"{', '.join(heads)}{nearest(name or '', heads)}"
+        )
+    return name
 
 
 def one_head_config(config: Config, name: str) -> Config:
@@ -207,11 +230,29 @@ class Request:
         return found
 
     def check_weights(self, command: str) -> None:
-        """Refuse a command that needs weights and is given none."""
+        """Refuse a command that needs weights and is given none, and a head of no run."""
         if command != "fit" and not (self.ckpt_path or self.init_from or self.helps):
             raise CommandError(
-                f"{command}: no weights; expected --ckpt_path with a run or checkpoint, or "
-                "--model.init_from with a Hugging Face model"
+                f"{command}: no model; expected one first, as in bertlab {command} "
+                "runs/quickstart; beside a config, --ckpt_path RUN or --model.init_from MODEL"
+            )
+        if self.one_head is not None and (command == "fit" or self.ckpt_path is None):
+            raise CommandError(
+                f"--head {self.one_head}: expected --ckpt_path with a run of several heads, to "
+                "validate, test or predict"
+            )
+        if self.one_head is not None and self.files:
+            raise CommandError(
+                f"--head {self.one_head}: found beside --config, expected one of them: the config "
+                "of the checkpoint is used"
+            )
+
+    def check_scored(self, command: str) -> None:
+        """Refuse ``test`` of what has no head."""
+        if command == "test" and not self.fine_tunes:
+            raise CommandError(
+                "test: pre-training has no test rows, expected a model with a head; "
+                "bertlab validate scores a pre-trained one on held-out text"
             )
 
     def check_text(self) -> None:

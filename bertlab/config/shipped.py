@@ -70,8 +70,8 @@ def find_config(given: str | Path, kind: str = "config file", others: Iterable[P
         return shipped[name]
     if path.is_dir():
         raise ConfigFileError(
-            f"{given}: found a folder, expected a config file or the name of a config; a run goes "
-            f"on, or is used, with --ckpt_path {shlex.quote(str(given))}"
+            f"{given}: found a folder, expected a config file or the name of a config; a run is "
+            f"continued with --ckpt_path {shlex.quote(str(given))}"
         )
     if "=" in path.name and not path.is_absolute():
         raise ConfigFileError(f"{given}: no such config file; an option begins with --: --{given}")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from jsonargparse import Namespace
 
-from bertlab.errors import CommandError, ConfigError, ConfigFileError
+from bertlab.errors import CommandError, ConfigError, ConfigFileError, kind_of
 from bertlab.files import read_text
 
 _MOST_VALUES = 100_000  # with each alias counted as often as it is used
@@ -220,16 +220,15 @@ def read_config(path: Path) -> Config:
     except UnicodeDecodeError as error:
         raise ConfigFileError(f"{path}: invalid UTF-8 at byte {error.start}") from None
     except yaml.YAMLError as error:
-        raise ConfigFileError(f"{path}: not valid YAML: {_where_and_why(error)}") from None
+        content, found = error, f"not valid YAML: {_where_and_why(error)}"
+    else:
+        found = f"found {kind_of(content)}, expected a mapping of keys to values"
     if content is None:
         return {}
     if not isinstance(content, dict):
-        found = type(content).__name__
-        is_data = Path(path).suffix in (".csv", ".tsv", ".txt", ".jsonl", ".gz")
-        hint = "; bertlab init writes one for data" if is_data else ""
-        raise ConfigFileError(
-            f"{path}: found a {found}, expected a mapping of keys to values{hint}"
-        )
+        if Path(path).suffix in (".csv", ".tsv", ".txt", ".jsonl", ".gz"):
+            found = "is data, expected a config; bertlab init writes one for data"
+        raise ConfigFileError(f"{path}: {found}")
     if others := [key for key in content if not isinstance(key, str)]:
         raise ConfigFileError(f"{path}: found the key {others[0]!r}, expected keys that are texts")
     return content

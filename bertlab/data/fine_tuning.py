@@ -15,7 +15,6 @@ from bertlab.data.examples.source import read_rows, stream_rows
 from bertlab.data.examples.splits import (
     check_classes,
     check_truth,
-    evaluation_splits,
     fingerprint,
     hold_out,
     locate_split,
@@ -26,7 +25,7 @@ from bertlab.data.examples.splits import (
 from bertlab.data.inputs import READ_AHEAD, InputRows, texts_for_head
 from bertlab.data.loader import StepLoader
 from bertlab.data.module import EVALUATION_SEED, EvaluationRows, ReportRow, TaskData
-from bertlab.data.rows.files import one_input, unknown_format
+from bertlab.data.rows.files import evaluation_splits, no_test_rows, one_input, unknown_format
 from bertlab.data.rows.tables import RowReading
 from bertlab.errors import (
     ConfigError,
@@ -184,9 +183,8 @@ class LabelledData(TaskData):
         splits = partial(evaluation_splits, self.source, self.train_split)
         validation = splits(self.validation_split, "validation")
         if command == "test":
-            wanted = splits(self.test_split, "test")
-            if wanted is None:
-                raise ConfigError("data.test: found none, expected a split or file to score")
+            if (wanted := splits(self.test_split, "test")) is None:
+                raise no_test_rows()
             self.rows = {name: self.read_split(split, "test") for name, split in wanted.items()}
         elif command == "validate" and validation is not None:
             self.rows = {name: self.read_split(s, "validation") for name, s in validation.items()}

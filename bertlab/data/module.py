@@ -1,10 +1,8 @@
 """The contract of a DataModule: what a run asks of its data, text or labelled rows."""
 
-import contextlib
 import math
-import re
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +25,7 @@ from bertlab.data.loader import (
     outlive_sigterm,
 )
 from bertlab.data.run_length import StepSizes
-from bertlab.errors import BertlabError, ConfigError
+from bertlab.errors import ConfigError
 from bertlab.objectives.changing import WholeNumber, whole_ends
 
 if TYPE_CHECKING:
@@ -282,31 +280,3 @@ class TaskData(LightningDataModule):
             and self.trainer.strategy.root_device.type == "cuda",
             generator=torch.Generator(),  # leaves the global one, which dropout draws from, alone
         )
-
-
-# keys of data that each head has of its own
-OWN_DATA = (
-    *("source", "train", "validation", "test"),
-    *("columns", "format", "delimiter", "quote"),
-    *("empty", "label_names", "validation_fraction", "cluster"),
-)
-
-
-def naming_head(name: str) -> contextlib.AbstractContextManager[None]:
-    """Say ``data.heads.NAME.train`` for ``data.train`` in what a block says of an error."""
-    return naming(f"heads.{name}", OWN_DATA, f"head {name}")
-
-
-@contextlib.contextmanager
-def naming(place: str, names: Sequence[str], called: str) -> Iterator[None]:
-    """Put ``place``, below ``data`` and ``model``, into the keys of an error that has one.
-
-    ``names`` are the keys of ``data`` that are there; other errors begin with ``called``.
-    """
-    try:
-        yield
-    except BertlabError as error:
-        # "data.source: found none" -> "data.heads.mrpc.source: found none"
-        text = re.sub(rf"\bdata\.({'|'.join(names)})\b", rf"data.{place}.\1", str(error))
-        text = re.sub(r"\bmodel\.head\.", f"model.{place}.", text)
-        raise type(error)(text if f".{place}" in text else f"{called}: {text}") from error

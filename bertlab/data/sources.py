@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from bertlab.api.examples import DataSource
-from bertlab.errors import CheckpointError, ConfigError, nearest, without_secrets
+from bertlab.errors import CheckpointError, ConfigError, nearest, told, without_secrets
 from bertlab.files import make_folder, open_to_read, write_text
 from bertlab.plugins.index import installed, load_class, of_package
 
@@ -173,9 +173,7 @@ def explain_no_checkpoint(path: str | Path) -> str:
     folder = Path(path).expanduser()
     if (folder / "config.json").is_file():
         given = shlex.quote(str(path))
-        return (
-            f"; it is a Hugging Face folder: a new run begins with it by --model.init_from {given}"
-        )
+        return f"; it is a Hugging Face folder: start a run from it by --model.init_from {given}"
     if files := sorted(each.name for each in folder.glob("*.ckpt")):
         return f"; expected one of the checkpoints in it, such as {folder / files[0]}, or the run"
     return "; it is there, but holds no config.yaml and no checkpoints" if folder.is_dir() else ""
@@ -217,8 +215,10 @@ def is_hub_name(given: str) -> bool:
 
 
 def _nearest_beside(path: Path) -> str:
-    folder = path.parent
-    return nearest(path.name, [each.name for each in folder.iterdir()] if folder.is_dir() else ())
+    if (folder := path.parent).is_dir():
+        return nearest(path.name, [each.name for each in folder.iterdir()])
+    # run/quickstart -> runs/quickstart
+    return nearest(str(path), map(str, folder.parent.glob(f"*/{glob.escape(path.name)}")))
 
 
 @cache  # a command checks its model and loads it
@@ -234,9 +234,9 @@ def _download(name: str, hint: str) -> Path:
             folder = Path(snapshot_download(name, allow_patterns=list(_HUB_BIN)))
         return folder
     except LocalEntryNotFoundError:
-        why = "cannot be reached nor has its cache this name; check the path, or download the "
-        why += "model where there is a network"
+        why = "cannot be reached, and its cache has no such model"
+        why += hint or "; check the name, or give a folder or a run, such as runs/quickstart"
     except (HfHubHTTPError, OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        why = f"refused it ({reason}); hub names look like google-bert/bert-base-uncased"
-    raise CheckpointError(f"{name}: no such folder{hint}, and the Hugging Face hub {why}")
+        why = f"refused it ({told(error).splitlines()[0]})"
+        why += hint or "; hub names look like google-bert/bert-base-uncased"
+    raise CheckpointError(f"{name}: no such folder, and the Hugging Face hub {why}")

@@ -60,7 +60,7 @@ class OutputError(ConfigError):
     code = "E104"
     remedy = (
         "Choose another place, make room or get the right to write there. A run that was stopped "
-        "goes on with `bertlab fit --ckpt_path RUN`."
+        "continues with `bertlab fit --ckpt_path RUN`."
     )
 
 
@@ -146,8 +146,8 @@ class DamagedCheckpointError(CheckpointError):
 
     code = "E402"
     remedy = (
-        "Copy or download it again. In a run's directory, go on from the checkpoint before it: the "
-        "message names the newest one that is whole."
+        "Copy or download it again. In a run's directory, continue from the checkpoint before it: "
+        "the message names the newest one that is whole."
     )
 
 

@@ -26,6 +26,7 @@ from bertlab.errors.catalogue import (
 )
 
 _MOST_SHOWN = 4000
+_KINDS = {str: "text", int: "number", float: "number", dict: "mapping", bool: "truth value"}
 # "Requirement 'wandb>=0.12.10' not met", "pip install -U deepspeed", "No module named 'a.b'"
 _MISSING = tuple(
     re.compile(pattern)
@@ -205,6 +206,11 @@ HIDDEN = "***"
 Kept = TypeVar("Kept")
 
 
+def kind_of(value: object) -> str:
+    """Return what a value of YAML or JSON is, in words: ``text``, ``number``, ``list``."""
+    return "nothing" if value is None else _KINDS.get(type(value), type(value).__name__)
+
+
 def without_secrets(content: Kept) -> Kept:
     """Return texts, and those in mappings and lists, with ``***`` for what URLs may hide.
 
@@ -322,6 +328,34 @@ def as_mistakes() -> Iterator[None]:
         if mistake is None or mistake is error:
             raise
         raise mistake from error
+
+
+# keys of data that each head has of its own
+OWN_DATA = (
+    *("source", "train", "validation", "test"),
+    *("columns", "format", "delimiter", "quote"),
+    *("empty", "label_names", "validation_fraction", "cluster"),
+)
+
+
+def naming_head(name: str) -> contextlib.AbstractContextManager[None]:
+    """Say ``data.heads.NAME.train`` for ``data.train`` in what a block says of an error."""
+    return naming(f"heads.{name}", OWN_DATA, f"head {name}")
+
+
+@contextlib.contextmanager
+def naming(place: str, names: Sequence[str], called: str) -> Iterator[None]:
+    """Put ``place``, below ``data`` and ``model``, into the keys of an error that has one.
+
+    ``names`` are the keys of ``data`` that are there; other errors begin with ``called``.
+    """
+    try:
+        yield
+    except BertlabError as error:
+        # "data.source: found none" -> "data.heads.mrpc.source: found none"
+        text = re.sub(rf"\bdata\.({'|'.join(names)})\b", rf"data.{place}.\1", str(error))
+        text = re.sub(r"\bmodel\.head\.", f"model.{place}.", text)
+        raise type(error)(text if f".{place}" in text else f"{called}: {text}") from error
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:

@@ -14,8 +14,7 @@ from torchmetrics import Metric
 from bertlab.api.encoder import Adapter, Encoder, layers_of
 from bertlab.api.task import Head, Objective, Task, TaskContext
 from bertlab.data.loader import after_required
-from bertlab.data.module import naming_head
-from bertlab.errors import ConfigError, PluginError
+from bertlab.errors import ConfigError, PluginError, naming_head
 from bertlab.objectives.cross_entropy import SummedCrossEntropy
 from bertlab.plugins.index import load_class, make_plugin
 

@@ -22,7 +22,7 @@ from bertlab.api.tokenizer import (
     Tokenizer,
     TokenizerFiles,
 )
-from bertlab.errors import TokenizerError, nearest
+from bertlab.errors import TokenizerError, kind_of, nearest
 from bertlab.files import (
     check_memory,
     describe_missing,
@@ -163,7 +163,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise TokenizerError(f"{path}: damaged JSON: {error}") from error
     if not isinstance(state, dict):
-        raise TokenizerError(f"{path}: expected a JSON object, found a {type(state).__name__}")
+        raise TokenizerError(f"{path}: expected a JSON object, found {kind_of(state)}")
     return state
 
 

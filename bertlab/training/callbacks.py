@@ -168,7 +168,7 @@ def train(fit: Callable[[], None], trainer: Trainer, run: Path, saved: Callable[
 
 def how_to_resume(run: Path) -> str:
     """Return the line that tells the user how to resume a saved run."""
-    return f"go on with: {_command(run)}"
+    return f"continue with: {_command(run)}"
 
 
 def _command(run: Path, *more: str) -> str:

@@ -38,7 +38,7 @@ from bertlab.config.request import Request
 from bertlab.config.run_config import AUTO, parse_request
 from bertlab.data.module import TaskData
 from bertlab.data.run_length import asked_steps, training_size
-from bertlab.errors import CommandError, TrainerError, check_at_least, print_table, say, warn
+from bertlab.errors import TrainerError, check_at_least, print_table, say, warn
 from bertlab.files import write_json
 from bertlab.model.build import adapt, build_tasks, check_encoder, compile_layers, compile_losses
 from bertlab.model.module import BertModule
@@ -142,11 +142,7 @@ class BertlabCLI(LightningCLI):
 
     def before_instantiate_classes(self) -> None:
         """Refuse what needs no data to be seen."""
-        if self.command == "test" and not self.request.fine_tunes:
-            raise CommandError(
-                "test: pre-training has no test rows, expected a model with a head; "
-                "bertlab validate scores a pre-trained one on held-out text"
-            )
+        self.request.check_scored(self.command)
         self.goes_on: Resumption | None = None
         if self.fits and self.checkpoint is not None:
             self.goes_on = Resumption(self.resolved, self.checkpoint)
@@ -323,7 +319,7 @@ class BertlabCLI(LightningCLI):
             print_table(title, rows)
         size, parts = self.datamodule.sequences_per_step(), self.trainer.accumulate_grad_batches
         step = f"{in_words(size)} sequences a step{f' in {parts} parts' if parts > 1 else ''}"
-        run = f"{self.directory} goes on from step {start}" if start else str(self.directory)
+        run = f"{self.directory} continues from step {start}" if start else str(self.directory)
         say(f"{run}: {self.parameters:,} parameters, {step}, seed {self.resolved.seed}")
 
     def _is_saved(self) -> bool:
@@ -372,9 +368,9 @@ class BertlabCLI(LightningCLI):
 
     def _print_scores(self, split: str) -> int:
         if self.trainer.is_global_zero:
-            title = f"{self.command} rows" if self.model.heads else "held-out text"
+            column, rows = ("test", "test") if split == "test" else ("held-out", "validation")
+            title = f"{rows} rows" if self.model.heads else "held-out text"
             results = held_out_results(self.trainer, split)
-            column = "test" if split == "test" else "held-out"
             print_results(results, title, self.model.evaluations.shares(), column)
             for warning in self.model.warnings:
                 warn(warning)
@@ -406,11 +402,12 @@ def open_command(command: str, request: Request, whole: Path | None = None) -> B
     keep_freed_memory()
     for line in request.left_out if command == "fit" else ():
         warn(line)
-    request.check_weights(command)
     if command != "fit" and request.ckpt_path is not None and is_model(request.ckpt_path):
         request = read_request(use_folder(request))
+    request.check_weights(command)
     checkpoint = read_checkpoint(request, command) if request.ckpt_path else None
-    checkpoint = _choose_head(command, request, checkpoint)
+    if checkpoint is not None and (command == "predict" or request.one_head is not None):
+        checkpoint = one_head(checkpoint, request.one_head)
     warm = read_warm_start(request) if checkpoint is None else None  # a checkpoint has all in it
     if checkpoint is not None and not request.files:
         path = checkpoint.path
@@ -424,22 +421,3 @@ def open_command(command: str, request: Request, whole: Path | None = None) -> B
     resumed = None if checkpoint is None else checkpoint.config
     seed = None if resumed is None else resumed["seed_everything"]
     return BertlabCLI(command, request, checkpoint, warm, seed, whole)
-
-
-def _choose_head(
-    command: str, request: Request, checkpoint: Pretrained | None
-) -> Pretrained | None:
-    """Return the checkpoint with the head that ``--head`` names, which predictions need, alone."""
-    if request.one_head is not None and (command == "fit" or checkpoint is None):
-        raise CommandError(
-            f"--head {request.one_head}: expected --ckpt_path with a run of several heads, to "
-            "validate, test or predict"
-        )
-    if checkpoint is None or (command != "predict" and request.one_head is None):
-        return checkpoint
-    if request.one_head is not None and request.files:
-        raise CommandError(
-            f"--head {request.one_head}: found beside --config, expected one of them: the config of"
-            " the checkpoint is used"
-        )
-    return one_head(checkpoint, request.one_head)

@@ -172,8 +172,8 @@ class RunRecord(Callback):
         if not trainer.strategy.reduce_boolean_decision(first == self.first_step):
             here = "" if first == self.first_step else f", this process from step {self.first_step}"
             raise ResumeError(
-                f"--ckpt_path: process 0 goes on from step {first}{here}: all have to see the same "
-                "checkpoint (of a disk that they share); start them again"
+                f"--ckpt_path: process 0 continues from step {first}{here}: all have to see the "
+                "same checkpoint (of a disk that they share); start them again"
             )
 
     def on_save_checkpoint(
@@ -217,8 +217,8 @@ class RunRecord(Callback):
             self._tell_of_other_code(stored.get(KEY))
         if "random_states" in stored and trainer.is_global_zero:  # of bertlab 0.1.0's early days
             warn(
-                "dropout is no longer drawn as when this run began: if it has dropout, it goes on "
-                "with other draws"
+                "dropout is no longer drawn as when this run began: if it has dropout, it "
+                "continues with other draws"
             )
         pl_module.history = dict(checkpoint[RUN_KEY].get("history", {}))
 
@@ -233,7 +233,7 @@ class RunRecord(Callback):
         changes = changes_of_code(self.facts, before or self.before)
         if changes:
             warn(
-                "the run goes on with other code than its checkpoint was written with: "
+                "the run continues with other code than its checkpoint was written with: "
                 f"{', '.join(changes)}; it is the same run only as far as these compute the same"
             )
 

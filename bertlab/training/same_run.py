@@ -32,7 +32,7 @@ def check_same_config(config: RunConfig, stored: Config, hashes: Hashes | None =
     if trains != trained and {trains, trained} != {"a head", "heads"}:
         raise ResumeError(
             f"--ckpt_path resumes a run exactly, but the config trains {trains} and the checkpoint "
-            f"{trained}; a new run begins with its weights by --model.init_from"
+            f"{trained}; start a new run from its weights by --model.init_from"
         )
     by_place = hashes is not None and not hashes
     known = complete(stored, config.plain, config.defaults())
@@ -43,7 +43,7 @@ def check_same_config(config: RunConfig, stored: Config, hashes: Hashes | None =
 def refuse_other_config(lines: list[str]) -> None:
     """Raise ResumeError if there are differences of a config from the checkpoint's."""
     what = "the config differs from the checkpoint's (here, there)"
-    refuse_other(lines, what, "Go on with the checkpoint's config")
+    refuse_other(lines, what, "Continue with the checkpoint's config")
 
 
 def check_same_data(here: Hashes, there: Hashes, places: Config) -> None:

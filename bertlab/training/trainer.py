@@ -226,7 +226,7 @@ def _check_names(arguments: Mapping[str, Any]) -> None:
     here = [name for name, each in classes.items() if each.is_available()]
     offered = ["auto", *sorted([*here, *(["gpu"] if {"cuda", "mps"} & {*here} else [])])]
     if isinstance(found, str) and found not in offered:
-        known = "is not on this machine" if found in ("gpu", *classes) else "is none"
+        known = "is not on this machine" if found in ("gpu", *classes) else "is unknown"
         raise TrainerError(
             f"trainer.accelerator: found {found!r}, which {known}; expected one of "
             f"{', '.join(offered)}"

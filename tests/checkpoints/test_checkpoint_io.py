@@ -104,8 +104,8 @@ def test_without_a_whole_one_nothing_is_offered(run: Path, bertlab: Command) -> 
 @pytest.mark.parametrize(
     ("part", "found", "said"),
     [
-        ("loops", {}, "which no run can go on from: KeyError"),
-        ("pytorch-lightning_version", "x", "which no run can go on from: InvalidVersion"),
+        ("loops", {}, "which no run can continue from: KeyError"),
+        ("pytorch-lightning_version", "x", "which no run can continue from: InvalidVersion"),
         ("optimizer_states", [{"state": {}, "param_groups": []}], "param_groups: expected"),
     ],
 )

@@ -241,8 +241,8 @@ def test_a_key_of_a_config_file(
         (None, ["config.yaml: no such config file"]),
         (b"", ["data.corpus: found none"]),
         (b"data:\ntrainer:\n", ["data.corpus: found none"]),
-        (b"just text", ["config.yaml: found a str, expected a mapping"]),
-        (b"- a\n- b", ["config.yaml: found a list, expected a mapping"]),
+        (b"just text", ["config.yaml: found text, expected a mapping"]),
+        (b"- a\n- b", ["config.yaml: found list, expected a mapping"]),
         (b"a: [1", ["config.yaml: not valid YAML", "line 1"]),
         (b"data: \xff", ["config.yaml: invalid UTF-8 at byte 6"]),
         (b"model: 3", ["config.yaml: model: found 3, expected a mapping"]),
@@ -273,7 +273,7 @@ CORPORA = [
     (b"\n  \n\n", ["holds no text"]),
     (
         (SENTENCE * 20).encode(),
-        ["one single document", "blank lines", "data.corpus_format", "with lines each line"],
+        ["a single document", "blank lines", "data.corpus_format", "with lines each line"],
     ),
     ((SENTENCE + "\n").encode() * 20, ["exactly one sentence", "blank line"]),
     (SENTENCE.encode() * 2 + b"\n\xff" + SENTENCE.encode(), ["not UTF-8", "offset 105", "replace"]),
@@ -596,7 +596,7 @@ def test_what_is_no_checkpoint_is_told(
 ) -> None:
     folder = tmp_path / "huggingface"
     assert bertlab("export", tiny_run, folder)[0] == 0
-    words = ["no such run or checkpoint", f"a new run begins with it by --model.init_from {folder}"]
+    words = ["no such run or checkpoint", f"start a run from it by --model.init_from {folder}"]
     refused(["fit", "--ckpt_path", folder], words)
     (tmp_path / "empty").mkdir()
     refused(["fit", "--ckpt_path", tmp_path / "empty"], ["it is there, but holds no"])
@@ -617,4 +617,6 @@ def test_what_a_pre_trained_model_is_no_use_for(refused: Refused, tiny_run: Path
 
 def test_data_where_a_config_belongs(refused: Refused, tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("text,label\nA text,a\n")
-    refused(["fit", tmp_path / "rows.csv"], ["rows.csv: found a str", "bertlab init"])
+    refused(
+        ["fit", tmp_path / "rows.csv"], ["rows.csv: is data, expected a config", "bertlab init"]
+    )

@@ -39,6 +39,9 @@ MISTAKES = [
     ("export runs/mini out --format onx", "no exporter is called 'onx'; did you mean 'onnx'?"),
     ("export runs/mini runs", "runs: the folder is not empty; choose another, or replace"),
     ("embed runs/mini t.tx out.npy --pool mean", "t.tx: cannot be read: No such file"),
+    ("embed runs/mini t.csv out.npy --pool mean", "t.csv: is a table (csv), expected one text a l"),
+    ("predict runs/mini t.csv", "predict: found 't.csv' on its own, expected --input before it"),
+    ("predict runs/mini fine", "predict: found 'fine' on its own, expected --text before it"),
     ("evaluate runs/mini probing", "missing: --data"),
     ("evaluate runs/mini probing --data nope", "nope: no such file or folder in"),
     ("study plan nowhere", "nowhere: no such study file or directory"),
@@ -61,6 +64,7 @@ EARLY = [
     ("prepare --corpus own.yaml --tokenizer nope --output o", "nope: no such file or folder"),
     ("evaluate runs/mini blimp", "blimp reads ../shared/data/blimp, which is not here"),
     ("fit", "fit: found no config and no data, expected a config, as in bertlab fit quickstart"),
+    ("fit --resume runs/mini", "resume: no such key; did you mean 'ckpt_path'?"),
     ("fit --config quickstart --data.corpus nope", "nope: no such file or folder in"),
     ("fit --config quickstart --model.init_from nowhere", NO_HUB),
 ]
@@ -71,6 +75,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with an empty run and a config, which is the working directory."""
     (tmp_path / "runs" / "mini").mkdir(parents=True)
     (tmp_path / "own.yaml").touch()
+    (tmp_path / "t.csv").touch()
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -66,7 +66,7 @@ def test_a_base_config_is_not_changed() -> None:
     [
         ("a: 1\na: 2", "key 'a' is given twice"),
         ("a: [1", "not valid YAML"),
-        ("- a", "found a list, expected a mapping"),
+        ("- a", "found list, expected a mapping"),
         ("a: !!python/object/apply:os.system [ls]", "not valid YAML"),
         ("model: 3", "model: found 3"),
         ("model: {objectives: mlm}", "found 'mlm', expected names"),

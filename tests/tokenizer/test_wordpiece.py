@@ -281,7 +281,7 @@ GOOD = "\n".join([*SPECIAL_TOKENS, "the"])
         ("vocab.txt", GOOD.encode() + b"\n\xff", r"not UTF-8 at byte 35 \(0xff\)"),
         ("tokenizer.json", "{", "damaged JSON"),
         ("tokenizer.json", "[" * 100_000, "damaged JSON"),
-        ("tokenizer.json", "[]", "expected a JSON object, found a list"),
+        ("tokenizer.json", "[]", "expected a JSON object, found list"),
         ("tokenizer.json", "{}", "model.type: found None, expected"),
         ("tokenizer.json", '{"model": {"type": "WordPiece", "vocab": {}}}', "empty"),
         ("tokenizer.json", '{"model": {"vocab": {"a": "x"}}}', "'a' has the id 'x'"),

@@ -250,7 +250,7 @@ def test_without_last_the_newest_whole_checkpoint_goes_on(
     (folder / "words-1K.ckpt").write_bytes((folder / "step-3.ckpt").read_bytes())
     code, printed, error = bertlab(*fit, "--ckpt_path", "last")
     assert code == 0, error
-    assert f"goes on from {folder / 'step-3.ckpt'}" in printed
+    assert f"continues from {folder / 'step-3.ckpt'}" in printed
     assert (run / "results.json").read_bytes() == results
     sessions = json.loads((run / "manifest.json").read_text())["sessions"]
     assert [each["step"] for each in sessions] == [0, 3]
@@ -264,7 +264,7 @@ def test_without_last_the_newest_whole_checkpoint_goes_on(
     (run / "results.json").unlink()
     code, printed, error = bertlab(*fit, "--ckpt_path", "last")
     assert code == 0, error
-    assert f"goes on from {folder / 'step-6.ckpt'}" in printed
+    assert f"continues from {folder / 'step-6.ckpt'}" in printed
     assert (run / "results.json").read_bytes() == results
     assert load_torch_file(folder / "last.ckpt")["global_step"] == 6
     assert not list(folder.glob(".*"))

@@ -101,7 +101,7 @@ def test_a_run_that_goes_on_as_it_was_says_nothing(run: Path, bertlab: Command) 
 @pytest.mark.slow
 def test_another_version_is_said_and_recorded(packages: Path, run: Path, bertlab: Command) -> None:
     put(packages, CODE, "1.1")
-    assert "warning: the run goes on with other code" in (message := go_on(bertlab, run))
+    assert "warning: the run continues with other code" in (message := go_on(bertlab, run))
     assert "their-sentences 1.0 → 1.1" in message
     put(packages, f"{CODE}    x = 1\n", "1.0")  # step 3 was written by 1.0
     assert "their-sentences 1.0 with other files" in go_on(bertlab, run)

@@ -194,7 +194,7 @@ def test_a_killed_process_ends_the_run_which_goes_on(
     assert f"bertlab: error E602: {said}" in error
     # processes are the user's to start: a checkpoint alone would not bring them
     own = f" --config {run}/config.yaml" if any("strategy" in each for each in settings) else ""
-    said = f"go on with: bertlab fit --ckpt_path {run}{own}"
+    said = f"continue with: bertlab fit --ckpt_path {run}{own}"
     assert error.strip().splitlines()[-1].endswith(said)
     alone = ("--trainer.devices=1", "--trainer.strategy=auto")
     code, _, error = bertlab("validate", "--ckpt_path", run, *alone)
@@ -209,4 +209,4 @@ def test_sigterm_to_all_processes_at_once_still_saves(tiny_config: Path, tmp_pat
         os.killpg(process.pid, signal.SIGTERM)
         output, error = process.communicate(timeout=120)
     assert process.returncode == 143, error
-    assert f"go on with: bertlab fit --ckpt_path {run}" in output
+    assert f"continue with: bertlab fit --ckpt_path {run}" in output

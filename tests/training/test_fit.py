@@ -72,7 +72,7 @@ def test_resuming_in_the_middle_of_an_epoch_equals_the_undisturbed_run(
     assert read_run_checkpoint(middle).global_step == 3
     code, output, error = bertlab("fit", "--ckpt_path", middle)
     assert code == 0, error
-    assert "goes on from step 3" in output
+    assert "continues from step 3" in output
     assert "training data" not in output  # that report was printed by the first command
     found = weights(resumed)
     assert all(torch.equal(expected[name], found[name]) for name in expected)

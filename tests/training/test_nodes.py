@@ -222,8 +222,8 @@ def test_processes_that_see_different_checkpoints_are_refused(
         check=False,
     )
     assert done.returncode != 0
-    assert "process 0 goes on from step 5, this process from step 10" in done.stderr
-    assert "process 0 goes on from step 5:" in done.stderr
+    assert "process 0 continues from step 5, this process from step 10" in done.stderr
+    assert "process 0 continues from step 5:" in done.stderr
 
 
 def test_another_number_of_processes_than_torchrun_starts_is_refused(

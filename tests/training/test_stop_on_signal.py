@@ -64,7 +64,7 @@ def test_a_stopped_run_goes_on_bit_by_bit(
     code, printed, _ = bertlab("fit", "--config", tiny_config, "--run_dir", run, *SETTINGS)
     assert code == 143
     step = -(-batch // 2)  # the window is finished first
-    assert f"SIGTERM: saved at step {step}; go on with: bertlab fit --ckpt_path {run}" in printed
+    assert f"SIGTERM: saved at step {step}; continue with: bertlab fit --ckpt_path {run}" in printed
     assert read_run_checkpoint(run / "checkpoints" / "last.ckpt").global_step == step
     assert not (run / "results.json").exists()
 
@@ -99,7 +99,7 @@ def test_the_command_that_is_printed_goes_on_with_callbacks_and_trackers(
         run = tmp_path / "a run"
         code, printed, error = bertlab("fit", "--config", tiny_config, "--run_dir", run, *more)
     assert code == 143, error
-    _, fit, *arguments = shlex.split(printed.rpartition("go on with: ")[2].splitlines()[0])
+    _, fit, *arguments = shlex.split(printed.rpartition("continue with: ")[2].splitlines()[0])
     assert arguments == ["--ckpt_path", str(run), "--config", str(run / "config.yaml")]
     code, printed, error = bertlab(fit, *arguments)
     assert code == 0, error

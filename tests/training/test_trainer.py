@@ -34,7 +34,10 @@ def test_numbers_out_of_range(
 @pytest.mark.parametrize(
     ("argument", "message"),
     [
-        ("accelerator abacus", "accelerator: found 'abacus', which is none; expected one of auto,"),
+        (
+            "accelerator abacus",
+            "accelerator: found 'abacus', which is unknown; expected one of auto,",
+        ),
         ("accelerator tpu", "accelerator: found 'tpu', which is not on this machine; expected"),
         ("strategy ddpp", "strategy: found 'ddpp', expected auto, ddp, fsdp or another that"),
         ("strategy xla", "strategy: found 'xla': "),  # its package is not there

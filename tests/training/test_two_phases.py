@@ -85,7 +85,7 @@ def test_a_second_phase_takes_moments_and_schedule_and_resumes(
         *fit, *phase, *rest, *slow, *keep, "--run_dir", tmp_path / "second"
     )
     assert code == 0, error
-    assert f"its optimiser goes on too, at step {STEPS} of the schedule" in output
+    assert f"its optimiser continues too, at step {STEPS} of the schedule" in output
     first, second = (checkpoint(run) for run in (tiny_run, tmp_path / "second"))
     assert second["lr_schedulers"][0]["last_epoch"] == 9
     for number, ours in second["optimizer_states"][0]["state"].items():

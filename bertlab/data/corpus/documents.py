@@ -18,7 +18,7 @@ import sentencex
 from bertlab.api.examples import RawDocument, RawExamples
 from bertlab.data.rows.lines import MAX_LINE, Errors, read_lines
 from bertlab.data.sources import File
-from bertlab.errors import CorpusError, nearest
+from bertlab.errors import CorpusError, kind_of, nearest
 from bertlab.plugins.index import of_package
 
 WRAP_WIDTH = 120
@@ -229,7 +229,7 @@ def texts_of_rows(
         text = "" if row[column] is None else row[column]
         if not isinstance(text, str):
             raise CorpusError(
-                f"{place}: column {column!r} holds {type(text).__name__} {str(text)[:40]!r}, "
+                f"{place}: column {column!r} holds {kind_of(text)} {str(text)[:40]!r}, "
                 "expected a text; name another column with text_column"
             )
         try:
@@ -238,7 +238,7 @@ def texts_of_rows(
             if errors == "strict":
                 raise CorpusError(
                     f"{place}: column {column!r} holds a lone surrogate "
-                    f"\\u{ord(text[error.start]):04x}, which is no character; mend it, or go on "
+                    f"\\u{ord(text[error.start]):04x}, which is no character; mend it, or continue "
                     "with '?' in its place: --errors replace, or data.errors: replace"
                 ) from None
             text = text.encode(errors="replace").decode()

@@ -407,7 +407,7 @@ def check_store(report: StoreReport, read_as: str = "") -> None:
     if report.documents == 1:
         found = f" ({read_as})" if read_as else ""
         raise CorpusError(
-            f"the corpus is one single document{found}; documents are held out whole, so there "
+            f"the corpus is a single document{found}; some are held out complete, so there "
             "must be two. With --corpus_format sentences (data.corpus_format: sentences) each "
             "block between blank lines is a document, with lines each line, with document each file"
         )

@@ -170,6 +170,6 @@ def _missing(raw: RawExamples, missing: Mapping[str, Sequence[ColumnSource]]) ->
     places = [f"{name}: {n if numbered else 'COLUMN'}" for n, name in enumerate(missing, 1)]
     without = "" if numbered else " (its number, from 0, where there is no header)"
     return DataError(
-        f"{raw.name}: {'; '.join(found)}; columns there: {there}; say which is which, as in "
+        f"{raw.name}: {'; '.join(found)}; columns there: {there}; name them, as in "
         f"data.columns: {{{', '.join(places)}}}{without}, or check the format"
     )

@@ -6,7 +6,6 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from glob import has_magic
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +16,7 @@ from bertlab.api.task import Head
 from bertlab.data.examples.encoded import EncodedExamples
 from bertlab.data.examples.source import places_of
 from bertlab.data.module import EVALUATION_SEED, ReportRow
-from bertlab.data.rows.files import looks_like_path, no_such_split
+from bertlab.data.rows.files import is_one_file, is_pattern, looks_like_path, no_such_split
 from bertlab.data.sources import is_url, source_of
 from bertlab.errors import ConfigError, DataError
 
@@ -31,29 +30,16 @@ def train_split(source: str | None, given: str | None) -> str:
         return given
     if source is None:
         raise ConfigError("data.source: found none; expected labelled rows, or data.train")
-    return source if _is_file(source) else "train"
-
-
-def evaluation_splits(
-    source: str | None, train: str | None, given: str | dict[str, str] | None, default: str
-) -> dict[str, str] | None:
-    """Return splits by name, a single one under an empty name; None if there is no such split."""
-    if isinstance(given, dict):
-        return given
-    if given is not None:
-        return {"": given}
-    if source is None or _is_file(source) or train is not None:
-        return None
-    return {"": default}
+    return source if is_one_file(source) else "train"
 
 
 def locate_split(split: str, source: str | None, role: str) -> tuple[str, str | None]:
     """Return the location of a split, and its name there; None for a file, which is read whole."""
     if split == source or source is None or is_url(split) or (":" in split and source_of(split)):
         return split, None
-    if _is_pattern(split) or (Path(split).expanduser().exists() and split not in _SPLIT_NAMES):
+    if is_pattern(split) or (Path(split).expanduser().exists() and split not in _SPLIT_NAMES):
         return split, None
-    if _is_file(source) or looks_like_path(split):
+    if is_one_file(source) or looks_like_path(split):
         raise no_such_split(split, source, role)
     return source, split
 
@@ -124,15 +110,6 @@ def _group(row: Example, splits_by: str, truth: set[str]) -> str:
     return json.dumps(given.get(splits_by, others), ensure_ascii=False)
 
 
-def _is_file(source: str) -> bool:
-    return is_url(source) or _is_pattern(source) or Path(source).expanduser().is_file()
-
-
-def _is_pattern(location: str) -> bool:
-    # hf:name and train[:10%] are none
-    return has_magic(location) and looks_like_path(location) and not source_of(location)
-
-
 def with_clusters(rows: Iterable[Example], by: str | None) -> Iterator[Example]:
     """Yield rows with a cluster: one that has none is with those of an equal value of ``by``."""
     for row in rows:
@@ -173,7 +150,7 @@ def report_split(
     counts = Counter(label for labels in found for label in labels)
     if counts:
         shown = [
-            f"{name!r} {count:,}" if "," in name else f"{name} {count:,}"
+            f"{repr(name) if ',' in name or name.isdecimal() else name} {count:,}"
             for name, count in counts.most_common(_SHOWN_LABELS)
         ]
         more = [f"{len(counts) - _SHOWN_LABELS} more"] if len(counts) > len(shown) else []

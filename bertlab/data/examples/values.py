@@ -11,7 +11,7 @@ from typing import Any
 from bertlab.api.examples import Example, RawExamples, number_of
 from bertlab.api.format import LabelNames
 from bertlab.data.examples.columns import Mapped
-from bertlab.errors import DataError, EmptyTextError, nearest
+from bertlab.errors import DataError, EmptyTextError, kind_of, nearest
 from bertlab.plugins.index import of_package
 
 # ['a', 'b'], {"a": 1}, ('a',), (0, 1), (), set(), array([1])
@@ -197,7 +197,7 @@ def show_value(value: object) -> str:
     if isinstance(value, float) and math.isnan(value):
         return "NaN"
     shown = repr(value)
-    return f"{type(value).__name__} {shown if len(shown) <= 60 else f'{shown[:59]}…'}"
+    return f"{kind_of(value)} {shown if len(shown) <= 60 else f'{shown[:59]}…'}"
 
 
 _ACCEPT = "data.doubtful: accept takes the rows as they are"

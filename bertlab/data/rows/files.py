@@ -24,7 +24,7 @@ from bertlab.data.rows.lines import (
     unreadable_kind,
 )
 from bertlab.data.rows.tables import PLAIN, HasHeader, RowReading, read_json, read_table
-from bertlab.data.sources import File, RemoteFile, located, source_of
+from bertlab.data.sources import File, RemoteFile, is_url, located, source_of
 from bertlab.errors import BertlabError, ConfigError, DataError, OutputError, nearest
 from bertlab.files import describe_missing, parse_json
 from bertlab.plugins.index import entry_points_of, installed, of_package, where_to_get
@@ -157,6 +157,34 @@ def looks_like_path(name: str) -> bool:
     """Return whether a setting looks like the path of a file, and not like the name of a split."""
     has_folder = any(separator in name for separator in ("/", os.sep))
     return has_folder or _without_packing(name) != name or ending_format(name) is not None
+
+
+def evaluation_splits(
+    source: str | None, train: str | None, given: str | dict[str, str] | None, default: str
+) -> dict[str, str] | None:
+    """Return splits by name, a single one under an empty name; None if there is no such split."""
+    if given is not None:
+        return given if isinstance(given, dict) else {"": given}
+    has_splits = source is not None and train is None and not is_one_file(source)
+    return {"": default} if has_splits else None
+
+
+def no_test_rows() -> ConfigError:
+    """Return the error for a test without rows."""
+    return ConfigError(
+        "data.test: found none, expected a file or split, as in --data.test rows.csv"
+    )
+
+
+def is_one_file(source: str) -> bool:
+    """Return whether a source is a file, or the pattern of several, and so has no splits."""
+    return is_url(source) or is_pattern(source) or Path(source).expanduser().is_file()
+
+
+def is_pattern(location: str) -> bool:
+    """Return whether a location stands for several files."""
+    # hf:name and train[:10%] are none
+    return glob.has_magic(location) and looks_like_path(location) and not source_of(location)
 
 
 _SHARD = re.compile(r"(?P<name>.+?)-(?P<number>\d{5,})-of-(?P<count>\d{5,})")

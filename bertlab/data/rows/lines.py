@@ -333,7 +333,7 @@ def _not_utf8(
     advice = "convert the file to UTF-8"
     if errors is not None:
         advice = (
-            "convert the file, or go on with U+FFFD in place of such bytes: "
+            "convert the file, or continue with U+FFFD in place of such bytes: "
             "--errors replace, or data.errors: replace"
         )
     if offset == 0:

@@ -29,7 +29,7 @@ from bertlab.data.rows.lines import (
     read_lines,
 )
 from bertlab.data.sources import File
-from bertlab.errors import DataError
+from bertlab.errors import DataError, kind_of
 from bertlab.files import DECODER, READING_MB, check_json, check_memory, parse_json, reading_budget
 
 Cells = Iterator[tuple[int, list[str]]]
@@ -308,7 +308,7 @@ def read_json(path: str | File, reading: RowReading = PLAIN) -> RawExamples:
             error = row
             if not isinstance(row, DataError):
                 error = DataError(
-                    f"{where}: found {type(row).__name__} {str(row)[:40]!r}, expected a JSON "
+                    f"{where}: found {kind_of(row)} {str(row)[:40]!r}, expected a JSON "
                     "object with the columns as keys"
                 )
             if not reading.keeps_unreadable:

@@ -51,7 +51,7 @@ def test_a_job_whose_time_is_up_is_saved_and_queued_again(
     fit = ("fit", "--config", tiny_config, "--run_dir", run, *SETTINGS, "--ckpt_path", "last")
     code, printed, error = bertlab(*fit)
     assert code == 128 + signal.SIGUSR1, error
-    assert "SIGUSR1: saved at step 2; go on with: bertlab fit" in printed
+    assert "SIGUSR1: saved at step 2; continue with: bertlab fit" in printed
     assert "job 4711 is queued again" in printed
     assert slurm.read_text() == "requeue 4711\n"
     assert bertlab(*fit)[0] == 0

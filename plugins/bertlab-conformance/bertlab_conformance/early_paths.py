@@ -5,7 +5,7 @@ behind a URL, of a source, a pattern or a named format are left to the command.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +14,22 @@ import yaml
 from bertlab import CommandError, check_at_least
 from bertlab.api import Column
 from bertlab.extend import (
+    OTHER_NAMES,
     Request,
     check_model,
     ending_format,
+    evaluation_splits,
     is_hub_name,
     is_missing,
     load_yaml,
     looks_like_path,
     map_columns,
+    naming_head,
     no_such_file,
     no_such_run,
     no_such_source,
     no_such_split,
+    no_test_rows,
     one_input,
     open_rows,
     output_form,
@@ -33,6 +37,7 @@ from bertlab.extend import (
 )
 
 _AUTO = "auto"
+Columns = Sequence[Column] | None  # of a head; None where they are not known
 # what a run, or the folder of a model, has one of
 _OF_MODELS = (
     *("manifest.json", "best.json", "checkpoints", "stages"),
@@ -62,17 +67,18 @@ def check_run_folder(request: Request) -> None:
         raise no_such_run(path)
 
 
-def check_data(command: str, request: Request, columns: Sequence[Column] | None) -> None:
+def check_data(command: str, request: Request, columns: Mapping[str, Columns]) -> None:
     """Refuse a file of rows or column that is not there, and options that ask for nothing.
 
     Args:
         command: that is typed.
         request: what it asks for, merged with the config of the run that it uses.
-        columns: that the model reads, if they are known.
+        columns: that each head reads, by its name, as far as they are known; of a single head, or
+            of objectives, under an empty name.
 
     Raises:
         CommandError: ``fit`` is given nothing.
-        ConfigError: ``predict`` is given nothing to predict on, or the best 0.
+        ConfigError: ``predict`` is given nothing to predict on, or the best 0; ``test`` no rows.
         DataError: there is no such file or column, or the file holds no rows.
     """
     data = request.values.get("data") or {}
@@ -81,34 +87,58 @@ def check_data(command: str, request: Request, columns: Sequence[Column] | None)
     if command == "fit":
         _check_training_data(request, data, columns)
     elif command == "predict":
-        _check_input(request, data, columns)
+        _check_input(request, data, columns.get(""))
     elif request.fine_tunes:
-        scored = "validation" if command == "validate" else "test"
-        # rows of training are held out, where there are none of validation
+        parts = _parts(request, data)
+        if command == "test":  # where some have rows to test on, those are meant
+            parts = {n: own for n, own in parts.items() if own.get("test") is not None} or parts
+        for name, own in parts.items():
+            with naming_head(name) if name else nullcontext():
+                _check_scored(command, own, columns.get(name))
+
+
+def _parts(request: Request, data: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return the section ``data`` of each head by its name; of a single one under an empty name."""
+    if not request.heads:
+        return {"": data}
+    own = data.get("heads") or {}
+    return {name: found for name in request.heads if isinstance(found := own.get(name), dict)}
+
+
+def _check_scored(command: str, data: Mapping[str, Any], columns: Columns) -> None:
+    source, train = data.get("source"), data.get("train")
+    if command == "test":
+        plain = all(isinstance(each, str | None) for each in (source, train))
+        if plain and evaluation_splits(source, train, data.get("test"), "test") is None:
+            raise no_test_rows()
+        keys: tuple[str, ...] = ("test",)
+    else:  # rows of training are held out, where there are none of validation
         keys = ("source", "train") if data.get("validation") is None else ("validation",)
-        for key, location in _locations(data, keys if scored == "validation" else (scored,)):
-            _check_rows(location, data, columns, key)
+    for key, location in _locations(data, keys):
+        _check_rows(location, data, columns, key)
 
 
 def _check_training_data(
-    request: Request, data: Mapping[str, Any], columns: Sequence[Column] | None
+    request: Request, data: Mapping[str, Any], columns: Mapping[str, Columns]
 ) -> None:
-    if not (request.files or request.ckpt_path or data):
+    # --resume RUN: the parser says what is meant
+    meant = request.values.keys() & OTHER_NAMES.keys()
+    if not (request.files or request.ckpt_path or data or meant):
         raise CommandError(
             "fit: found no config and no data, expected a config, as in bertlab fit quickstart, or "
             "data: --data.corpus for text, --data.source for labelled rows; see bertlab fit --help"
         )
-    for key, location in _locations(data) if request.fine_tunes else ():
-        _check_rows(location, data, columns, key)
+    for name, own in _parts(request, data).items() if request.fine_tunes else ():
+        with naming_head(name) if name else nullcontext():
+            for key, location in _locations(own):
+                _check_rows(location, own, columns.get(name), key)
     corpus = data.get("corpus") if request.objectives else None
     for each in corpus if isinstance(corpus, list) else [corpus]:
         if isinstance(each, str) and is_missing(each):
             raise no_such_source(each)
 
 
-def _check_input(
-    request: Request, data: Mapping[str, Any], columns: Sequence[Column] | None
-) -> None:
+def _check_input(request: Request, data: Mapping[str, Any], columns: Columns) -> None:
     output, given, top_k = request.values.get("output"), data.get("input"), None
     if isinstance(output, str) and request.values.get("output_format", _AUTO) == _AUTO:
         output_form(output)
@@ -159,7 +189,7 @@ def _names_file(split: str) -> bool:
 def _check_rows(
     location: str,
     data: Mapping[str, Any],
-    known: Sequence[Column] | None,
+    known: Columns,
     key: str,
 ) -> None:
     """Refuse a file that is not there, holds no rows, or not the columns that are read of it.

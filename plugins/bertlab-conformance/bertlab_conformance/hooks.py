@@ -23,17 +23,17 @@ def bertlab_opens(command: str, request: "Request") -> "Opened | None":
     from bertlab_conformance.known_keys import (  # noqa: PLC0415  not for --help
         check_known_keys,
         check_plugin_names,
-        read_columns,
     )
 
     _asked.clear()
     _made.clear()
+    record = None
     if command == "fit":
         from bertlab_conformance.told_early import check_filled_in  # noqa: PLC0415
 
         check_plugin_names(request)
         if "torch" not in sys.modules:  # else the parser tells the rest as soon
-            check_known_keys(request)
+            record = check_known_keys(request)
         check_filled_in(request)
         _asked.append((command, request))
     if "torch" in sys.modules:
@@ -46,11 +46,14 @@ def bertlab_opens(command: str, request: "Request") -> "Opened | None":
     from bertlab_conformance.stored_run import with_stored_config  # noqa: PLC0415
 
     check_model_place(command, request)
-    used = request if command == "fit" else with_stored_config(request)
-    if used is not None and command != "fit":
-        check_known_keys(used, command)
-        _asked.append((command, used))
-    check_data(command, used or request, None if used is None else read_columns(used))
+    used: Request | None = request
+    if command != "fit":
+        used = with_stored_config(request, command)
+        if used is not None:
+            record = check_known_keys(used, command)
+            used.check_scored(command)
+            _asked.append((command, used))
+    check_data(command, used or request, {} if record is None else record.columns)
     check_run_folder(request)
     return None
 

@@ -12,7 +12,8 @@ plugins that the parser was made with are the same, so it refuses what the parse
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from hashlib import sha256
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -68,65 +69,70 @@ Form = Any  # a type as JSON: "int", ["list", "int"], ["union", "int", "NoneType
 
 def check_plugin_names(request: Request) -> None:
     """Raise BertlabError for a plugin that is not installed, saying which one may be meant."""
-    for kind, names in _plugins(request).items():
+    plugins = _plugins(request) | {"head": [*request.head_sections.values()]}
+    for kind, names in plugins.items():
         for name in names:
             if name not in installed(kind) and kind != "optimizer":  # those of torch.optim
                 load_class(kind, name, object)
 
 
-def check_known_keys(request: Request, command: str = "fit") -> None:
-    """Refuse what the parser of a command would, if its record is there.
+@dataclass(frozen=True)
+class Record:
+    """What an earlier command with some plugins has left.
+
+    Attributes:
+        types: of each key as JSON.
+        columns: that each head reads of rows, by its name; of a single head, or of objectives,
+            under an empty name; None of a head that may choose them.
+    """
+
+    types: dict[str, Form]
+    columns: dict[str, list[Column] | None]
+
+
+def check_known_keys(request: Request, command: str = "fit") -> Record | None:
+    """Refuse what the parser of a command would, if its record is there; return that.
 
     Raises:
         BertlabError: an unknown key, or a value of another type.
     """
-    types = read_record(request, command)
-    if types is None:
-        return
+    record = read_record(request, command)
+    if record is None or (command == "fit" and (request.checkpoint or request.ckpt_path)):
+        return record  # the plugins of a run that goes on are named in its checkpoint
     parser = ArgumentParser(exit_on_error=False)
-    for key, form in types.items():
+    for key, form in record.types.items():
         parser.add_argument(f"--{key}", type=_type(form), default=None)
-    apart = {key for key, form in types.items() if form == _ANY}
+    apart = {key for key, form in record.types.items() if form == _ANY}
     if request.init_from and not request.encoder_named:
         apart.add("model.encoder")  # its weights say which encoder
     if command == "fit":
         parse_config(parser, _without(request.values, apart.__contains__), request.where)
-        return
+        return record
     # what else a stored config says is looked at when it is read; packages take some keys apart
-    apart |= COMMON[command].keys() - types.keys()
+    apart |= COMMON[command].keys() - record.types.keys()
     given = _without(request.values, lambda key: key in apart or not request.is_argument(key))
     parse_config(parser, given, request.where)
+    return record
 
 
-def read_record(request: Request, command: str = "fit") -> dict[str, Form] | None:
-    """Return the type of each key as JSON, None where no valid record of these plugins is kept."""
-    if command == "fit" and (request.checkpoint or request.ckpt_path):
-        return None  # the plugins are named in there
+def read_record(request: Request, command: str = "fit") -> Record | None:
+    """Return the record of a request's plugins; None where no valid one is kept."""
     try:
-        record = _read(request)
-        types: dict[str, Form] = {**record["types"], **record["own"][command]}
+        found: dict[str, Any] = read_json(_path(request), _LARGEST)
+        if any(_state(Path(path)) != state for path, state in found["files"].items()):
+            return None
+        types: dict[str, Form] = {**found["types"], **found["own"][command]}
         for form in types.values():
             _type(form)
+        columns = {
+            name: None
+            if given is None
+            else [Column(**{**each, "aliases": tuple(each["aliases"])}) for each in given]
+            for name, given in found["columns"].items()
+        }
     except (OSError, BertlabError, ValueError, TypeError, KeyError, AttributeError):
         return None  # it is made again
-    return types
-
-
-def read_columns(request: Request) -> list[Column] | None:
-    """Return the columns that a request's model reads of rows; None where no record tells them."""
-    try:
-        found = _read(request)["columns"]
-        return [Column(**{**each, "aliases": tuple(each["aliases"])}) for each in found]
-    except (OSError, BertlabError, ValueError, TypeError, KeyError, AttributeError):
-        return None
-
-
-def _read(request: Request) -> dict[str, Any]:
-    """Return the record of a request's plugins; ValueError if files have changed since."""
-    record: dict[str, Any] = read_json(_path(request), _LARGEST)
-    if any(_state(Path(path)) != state for path, state in record["files"].items()):
-        raise ValueError("a file has changed")
-    return record
+    return Record(types, columns)
 
 
 def write_record(request: Request, parser: ArgumentParser, command: str = "fit") -> None:
@@ -137,18 +143,16 @@ def write_record(request: Request, parser: ArgumentParser, command: str = "fit")
     types = {key: form for key, form in found.items() if key.partition(".")[0] in _SHARED}
     own = {each: _own_types(each) for each in _COMMANDS if each not in ("fit", command)}
     own[command] = {key: form for key, form in found.items() if key not in types}
-    columns, path = _columns(request), _path(request)
+    columns, path = _columns(request).items(), _path(request)
     record = {
         "files": {str(each): _state(each) for each in _files()},
         "types": types,
         "own": own,
-        "columns": columns and [asdict(each) for each in columns],
+        "columns": {name: each and [asdict(one) for one in each] for name, each in columns},
     }
-    try:
+    with suppress(OSError, BertlabError):
         make_folder(path.parent)
         write_json(path, record)
-    except (OSError, BertlabError):
-        return
 
 
 def _types(parser: ArgumentParser) -> dict[str, Form]:
@@ -170,15 +174,18 @@ def _own_types(command: str) -> dict[str, Form]:
     return _types(parser)
 
 
-def _columns(request: Request) -> tuple[Column, ...] | None:
-    """Return the columns that a model reads of rows; None of heads that may choose them."""
-    if request.heads or request.transforms:
-        return None
-    if request.head is None:
+def _columns(request: Request) -> dict[str, tuple[Column, ...] | None]:
+    """Return the columns that each head reads of rows by its name; None if it may choose them."""
+    heads: dict[str, str | None] = {**request.heads} or {"": request.head}
+    return {name: None if request.transforms else _columns_of(head) for name, head in heads.items()}
+
+
+def _columns_of(head: str | None) -> tuple[Column, ...] | None:
+    if head is None:
         return _TEXTS
-    if not installed("head")[request.head].is_ours:
+    if not installed("head")[head].is_ours:
         return None
-    found = getattr(load_class("head", request.head, object), "columns", None)
+    found = getattr(load_class("head", head, object), "columns", None)
     return found if isinstance(found, tuple) else None
 
 
@@ -205,14 +212,14 @@ def _source(location: str) -> list[str]:
     return [each for each in names if each in installed("source")][:1] or [first]
 
 
-def _plugins(request: Request) -> dict[Any, list[str]]:
+def _plugins(request: Request) -> dict[Any, list[Any]]:
     """Return the names of a request's plugins by kind."""
     single = {kind: getattr(request, kind) for kind in PLUGIN_SECTIONS.values()}
     return {
         **{kind: [name] for kind, name in single.items() if name is not None},
         "source": _source(request.corpus_source) if request.corpus_source else [],
         "objective": [*request.objectives],
-        "head": [*request.head_sections.values()],
+        "head": [*request.head_sections.items()],  # whose names are in keys
         "metric": [*request.metrics],
         "transform": [*request.transforms],
     }

@@ -166,7 +166,9 @@ def _rows_of(parser: Any, section: str) -> list[list[str]]:  # noqa: ANN401  of 
             " ".join((action.help or "").split()),
         ]
         for action in parser._actions
-        if action.dest.startswith(section) and action.dest not in ("help", "print_shtab")
+        if action.dest.startswith(section)
+        # --x.rate.help of a class, which jsonargparse adds
+        and action.dest.rpartition(".")[2] not in ("help", "print_shtab")
     ]
 
 

@@ -54,7 +54,10 @@ def test_fit(tmp_path: Path, arguments: list[str], words: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["predict", "--text", "x"], "predict: no weights; expected --ckpt_path"),
+        (
+            ["predict", "--text", "x"],
+            "predict: no model; expected one first, as in bertlab predict runs/quickstart",
+        ),
         (["predict", "run/mine", "--text", "x"], "run/mine: no such run or checkpoint"),
         (["test", "./mine"], "--ckpt_path: ./mine: no such run or checkpoint"),
         (["predict", "run", "--input", "new.csv"], "new.csv: no such file or folder"),

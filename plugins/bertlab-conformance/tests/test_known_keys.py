@@ -1,12 +1,15 @@
 """The keys of an earlier run: mistakes are told as the parser tells them, before torch is there."""
 
 import json
+import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from bertlab.checkpoints import pretrained
 from bertlab.config.merge import read_request
 from bertlab.config.parser import build_parser
 from bertlab.config.request import Request
@@ -18,7 +21,7 @@ from bertlab_conformance.known_keys import (
     read_record,
     write_record,
 )
-from bertlab_conformance.stored_run import with_stored_config
+from bertlab_conformance.stored_run import HEADS, with_stored_config
 from tests.conftest import Command
 
 MISTAKES = [
@@ -178,11 +181,32 @@ def test_the_keys_of_a_source_with_settings_are_kept_apart(cache: Path) -> None:
     write_record(source, build_parser("fit", source))
     kept = read_record(source)
     assert kept is not None
-    assert "data.corpus.source" in kept
+    assert "data.corpus.source" in kept.types
     check_known_keys(source)
     check_known_keys(files)
     with pytest.raises(BertlabError, match=r"data.corpus.sauce: no such key"):
         check_known_keys(asked("--data.corpus", "{source: python-english, sauce: x}"))
+
+
+def same_words_without_torch(lines: list[list[str]], bertlab: Command) -> None:
+    """Compare what mistakes are told with torch, and without by the records that are kept."""
+    late = [bertlab(*line) for line in lines]  # torch is here
+    for line in lines:
+        command, *argv = line
+        heads = [each for each in argv if each.startswith("--head")]
+        used = None
+        with suppress(BertlabError):  # no head, or another, is named
+            used = with_stored_config(asked("--ckpt_path", argv[0], *heads), command)
+        if used is not None:
+            write_record(used, build_parser(command, used, with_hooks=False), command)
+            assert read_record(used, command)
+    early = subprocess.run(
+        [sys.executable, "-c", USES, json.dumps(lines)], capture_output=True, text=True, check=True
+    )
+    # which a checkpoint's reading warns of
+    expected = [f"{code} {error.strip().splitlines()[-1]}" for code, _, error in late]
+    assert all(each.startswith("2 ") for each in expected)
+    assert early.stdout.splitlines() == [*expected, "False"]
 
 
 @pytest.mark.slow
@@ -195,24 +219,82 @@ def test_mistakes_in_using_a_run_are_told_without_torch_in_the_same_words(
 ) -> None:
     (tmp_path / "other.csv").write_text("review,stars\nfine,4\n", "utf-8")
     monkeypatch.chdir(tmp_path)
+    # the last stage has the directory
+    shutil.copytree(tiny_run, "in-stages")
+    shutil.copytree(tiny_run, Path("in-stages", "stages", "first"))
     lines = [[command, str(tiny_run), *rest] for command, *rest in OF_USE]
-    late = [bertlab(*line) for line in lines]  # torch is here
-    assert not cache.exists()
-    used = with_stored_config(asked("--ckpt_path", str(tiny_run)))
-    assert used is not None
-    for command in ("predict", "validate"):
-        write_record(used, build_parser(command, used, with_hooks=False), command)
-        assert read_record(used, command)
-    early = subprocess.run(
-        [sys.executable, "-c", USES, json.dumps(lines)], capture_output=True, text=True, check=True
+    in_stages = [["test"], ["predict", "--text=x", "--outptu=x"], ["validate", "--compile=true"]]
+    lines += [[command, "in-stages", *rest] for command, *rest in in_stages]
+    lines += [["predict", "in-stages/stages/first", "--text=x", "--outptu=x"]]
+    same_words_without_torch(lines, bertlab)
+
+
+@pytest.mark.slow
+def test_mistakes_in_using_heads_and_folders_are_told_without_torch_in_the_same_words(
+    cache: Path, tiny_run: Path, bertlab: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        f"value {n} is {'red' if n % 2 else 'blue'},{'red' if n % 2 else 'blue'}\n"
+        for n in range(40)
+    ]
+    Path("colors.csv").write_text("".join(["text,label\n", *rows]), "utf-8")
+    Path("pairs.csv").write_text(
+        "".join(
+            ["text_a,text_b,label\n", *(f"the value is {n},{each}" for n, each in enumerate(rows))]
+        ),
+        "utf-8",
     )
-    # which a checkpoint's reading warns of
-    expected = [f"{code} {error.strip().splitlines()[-1]}" for code, _, error in late]
-    assert early.stdout.splitlines() == [*expected, "False"]
+    Path("other.csv").write_text("review,stars\nfine,4\n", "utf-8")
+    shared = ["--model.init_from", tiny_run, "--data.max_seq_length=32", "--trainer.max_steps=1"]
+    shared += ["--trainer.accelerator=cpu"]
+    heads = "{color: single_sentence, near: sentence_pair}"
+    data = "{color: {source: colors.csv}, near: {source: pairs.csv}}"
+    several = ["--model.heads", heads, "--data.heads", data, "--run_dir=heads"]
+    single = ["--model.head=single_sentence", "--data.source=colors.csv", "--run_dir=single"]
+    for line in (several, single):
+        code, _, error = bertlab("fit", *shared, *line)
+        assert code == 0, error
+    for model, folder in ((tiny_run, "hf"), ("single", "hf-single")):
+        code, _, error = bertlab("export", model, folder)
+        assert code == 0, error
+    lines = [
+        ["test", "single"],
+        ["test", "single", "--data.test=nope.csv"],
+        ["test", "single", "--data.test=other.csv"],
+        ["predict", "single", "--text=x", "--head=color"],
+        ["predict", "heads", "--text=x"],
+        ["predict", "heads", "--text=x", "--head=colour"],
+        ["predict", "heads", "--text=x", "--head=color", "--outptu=x"],
+        ["predict", "heads", "--input=other.csv", "--head=near"],
+        ["validate", "heads", "--head=colour"],
+        ["validate", "heads", "--data.heads.color.validation=nope.csv"],
+        ["validate", "heads", "--data.heads.near.validation=other.csv"],
+        ["validate", "heads", "--data.heads.color.sauce=nope.csv"],
+        ["test", "heads"],
+        ["test", "heads", "--head=near"],
+        ["test", "heads", "--data.heads.near.test=nope.csv"],
+        ["predict", "heads", "short.yaml", "--head=near"],
+        ["predict", "hf", "--text=x", "--outptu=x"],
+        ["predict", "hf", "--text=x", "--model.objectives.mlm.rat=0.1"],
+        ["predict", "hf", "--input=other.csv"],
+        ["test", "hf"],
+        ["predict", "hf-single", "--text=x", "--model.head.dropuot=0.1"],
+        ["predict", "hf-single", "--input=other.csv"],
+        ["test", "hf-single"],
+        ["predict", "hf-single"],
+    ]
+    same_words_without_torch(lines, bertlab)
+
+
+def test_classes_of_transformers_are_of_the_same_heads() -> None:
+    assert {f"BertFor{kind}": head for kind, head in HEADS.items()} == pretrained._HEADS
 
 
 def test_the_config_of_a_run_that_is_not_plain_to_see_is_left(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("model: {encoder: {name: bert}}\n", "utf-8")
-    assert with_stored_config(asked("--ckpt_path", str(tmp_path))) is None  # it is no whole config
-    assert with_stored_config(asked("--ckpt_path", str(tmp_path / "other"))) is None
-    assert with_stored_config(asked("--text", "x")) is None
+    assert (
+        with_stored_config(asked("--ckpt_path", str(tmp_path)), "predict") is None
+    )  # it is no whole config
+    assert with_stored_config(asked("--ckpt_path", str(tmp_path / "other")), "predict") is None
+    assert with_stored_config(asked("--text", "x"), "predict") is None

@@ -10,6 +10,7 @@ from bertlab import CommandError, check_at_least, nearest
 from bertlab.api import DataError
 from bertlab.extend import (
     check_model,
+    ending_format,
     is_missing,
     parse_arguments,
     say,
@@ -98,6 +99,11 @@ def embed(
         names = [each.name for each in folder.iterdir()] if folder.is_dir() else []
         hint = nearest(Path(text).name, names)
         raise DataError(f"{text}: cannot be read: No such file or directory{hint}")
+    if (form := ending_format(text)) not in (None, "txt"):
+        raise DataError(
+            f"{text}: is a table ({form}), expected one text a line; write its column of texts to "
+            "a .txt file"
+        )
     # torch, not for --help
     from bertlab.extend import read_pretrained  # noqa: PLC0415
     from bertlab_evaluations.embedding import (  # noqa: PLC0415

@@ -161,7 +161,7 @@ def test_a_run_that_breaks_off_does_not_take_them_for_its_last(
     code, printed, error = bertlab("fit", *given, "--run_dir", run)
     assert code == 1
     assert (run / "checkpoints" / at_steps[1]).is_file()
-    assert "go on with" not in printed + error  # there is no last.ckpt
+    assert "continue with" not in printed + error  # there is no last.ckpt
 
 
 def test_several_numbers_may_fall_on_one_step(corpus_file: Path, cache_dir: Path) -> None:

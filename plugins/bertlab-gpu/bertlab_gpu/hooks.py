@@ -24,8 +24,8 @@ def bertlab_fit_arguments(parser: "LightningArgumentParser") -> FitKeys:
         "--background_checkpoints",
         type=bool,
         default=False,
-        help="write checkpoints while training goes on; needs memory for two copies of weights and "
-        "moments",
+        help="write checkpoints while training continues; needs memory for two copies of weights "
+        "and moments",
     )
     parser.add_argument(
         "--recompute",

@@ -123,7 +123,7 @@ class StepGraphs(Passes):
     def _stop(self, reason: str) -> None:
         self.is_replaying = False
         self._recorded.clear()
-        say(f"training goes on without CUDA graphs: {reason}")
+        say(f"training continues without CUDA graphs: {reason}")
 
     def _record(self, batch: PackedBatch, counts: Tensor, adds: bool) -> _Recorded:
         inputs, numbers = batch.map_tensors(Tensor.clone), counts.clone()

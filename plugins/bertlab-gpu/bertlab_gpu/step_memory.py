@@ -154,8 +154,8 @@ def _too_large(
 ) -> str:
     text = (
         f"a step needs about {_gigabytes(memory.of(length * size, layers))} of memory, "
-        f"{_gigabytes(memory.model)} of it whatever the batch, and {_gigabytes(free)} are free: it "
-        f"has {size} sequences at a time (data.batch_size / trainer.accumulate_grad_batches). "
+        f"{_gigabytes(memory.model)} of it for the model, and {_gigabytes(free)} are free: it has "
+        f"{size:,} sequences at a time (data.batch_size / trainer.accumulate_grad_batches). "
     )
     every = range(len(memory.layers))
     if len(layers) < len(every) and memory.of(length * size, every) <= free:
@@ -172,7 +172,9 @@ def _too_large(
 
 
 def _gigabytes(size: float) -> str:
-    return f"{size / 1e9:.1f} GB" if size < 1e13 else f"{size / 1e12:,.0f} TB"
+    if size < 1e9:
+        return f"{size / 1e6:.0f} MB"
+    return f"{size / 1e9:,.1f} GB" if size < 1e13 else f"{size / 1e12:,.0f} TB"
 
 
 def warn_of_slow_bf16(trainer: Trainer) -> None:

@@ -149,4 +149,4 @@ def test_a_task_that_waits_for_the_gpu_is_not_recorded(
         "fit", "--config", tiny_config, "--run_dir", tmp_path / "run", *IN_BF16, "--compile", "true"
     )
     assert code == 0, error
-    assert output.count("training goes on without CUDA graphs: ") == 1
+    assert output.count("training continues without CUDA graphs: ") == 1

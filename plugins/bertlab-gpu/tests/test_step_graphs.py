@@ -91,5 +91,5 @@ def test_a_task_that_cannot_fill_up_its_batches_trains_as_usual(
         "fit", "--config", tiny_config, "--run_dir", tmp_path / "run", "--compile", "true"
     )
     assert code == 0, error
-    assert output.count("training goes on without CUDA graphs: a task does not fill up") == 1
+    assert output.count("training continues without CUDA graphs: a task does not fill up") == 1
     assert RECORDED == []

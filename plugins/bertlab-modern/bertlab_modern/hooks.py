@@ -43,7 +43,7 @@ def bertlab_opens(command: str, request: "Request") -> "OpenedAdapter | None":
         return None
     if command == "fit":
         raise CommandError(
-            f"--ckpt_path: {request.ckpt_path} is an adapter, which fit does not go on with; "
+            f"--ckpt_path: {request.ckpt_path} is an adapter, which fit does not continue; "
             "expected the run, or bertlab adapter --join and --model.init_from"
         )
     from bertlab_modern.adapter_command import OpenedAdapter  # noqa: PLC0415  rare

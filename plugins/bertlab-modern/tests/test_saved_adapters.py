@@ -202,7 +202,7 @@ def test_bad_names_and_places_are_refused(
         assert words in error
     code, _, error = bertlab("fit", "--ckpt_path", files["miles"])
     assert code == 2
-    assert "is an adapter, which fit does not go on with" in error
+    assert "is an adapter, which fit does not continue" in error
 
 
 @pytest.mark.slow

@@ -37,7 +37,7 @@ class Notebooks(Command):
 
 
 class Watch(Command):
-    """The page of a run on this machine, which follows the run while it goes on."""
+    """The page of a run on this machine, which follows the run while it trains."""
 
     def main(self, arguments: list[str]) -> int:  # noqa: D102  the contract's
         from bertlab_pages.watch_command import main  # noqa: PLC0415

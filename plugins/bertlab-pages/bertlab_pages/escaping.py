@@ -71,6 +71,13 @@ def _code_block(text: object) -> Markup:
     return Markup(indent(str(text), "    ", lambda line: True))  # noqa: S704  nothing has a meaning in it
 
 
+def _breaks(value: object) -> object:
+    """Let a name of HTML end its line behind each ``_``: ``single_`` | ``sentence``."""
+    if not isinstance(value, str) or isinstance(value, Markup):
+        return value
+    return Markup("_<wbr>").join(without_secrets(value).split("_"))
+
+
 def _sha256(script: str) -> str:
     """Return the hash by which a page's policy names a script that may run."""
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
@@ -128,6 +135,7 @@ def _environment(
         **delimiters,  # type: ignore[arg-type]
     )
     environment.filters |= {
+        "breaks": _breaks,
         "code_block": _code_block,
         "heading_lines": _heading_lines,
         "sha256": _sha256,

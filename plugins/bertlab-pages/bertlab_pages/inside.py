@@ -14,7 +14,7 @@ import torch
 
 from bertlab import CommandError, PretrainedModel, TokenPrediction
 from bertlab.api import DataError, EvaluationError, Head, PackedBatch
-from bertlab.extend import TextRows, given_texts, words_of
+from bertlab.extend import TextRows, given_texts, kind_of, words_of
 from bertlab_pages.attention_maps import attention_maps
 from bertlab_pages.tables import PAGES
 
@@ -229,6 +229,8 @@ def fill(model: PretrainedModel, text: str) -> Filled:
     mask = model.tokenizer.special.mask
     if masked_lm(model) is None or mask is None:
         raise EvaluationError(f"{model.source}: has no masked LM, which fills masks")
+    if not isinstance(text, str):
+        raise DataError(f"text: found {kind_of(text)}, expected one text")
     pieces = text.split(mask)
     if len(pieces) == 1:
         raise DataError(f"text: found no {mask}, expected one or more")
@@ -271,6 +273,9 @@ def one_sequence(model: PretrainedModel, text: str, pair: str | None = None) -> 
     Raises:
         BertlabError: a text is empty or too long.
     """
+    for each in (text, pair or text):
+        if not isinstance(each, str):
+            raise DataError(f"text: found {kind_of(each)}, expected one text")
     given = given_texts([text], None if pair is None else [pair])
     ((batch,),) = list(TextRows(given, model.tokenizer, model.max_seq_length))
     return batch.to(model.encoder.token_embedding.weight.device)

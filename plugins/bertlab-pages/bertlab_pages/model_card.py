@@ -248,7 +248,7 @@ def _training_rows(start: Pretrained, manifest: Mapping[str, Any]) -> Pairs:
         ("tokens that the whole run reads", _rounded(manifest.get("training_tokens"))),
         ("precision", manifest.get("precision")),
         ("device", manifest.get("device")),
-        ("begun", manifest.get("started")),
+        ("started", manifest.get("started")),
         ("versions", ", ".join(f"{name} {version}" for name, version in versions.items())),
         ("tokenizer, SHA-256", manifest.get("tokenizer")),
     ]

@@ -7,6 +7,7 @@ is read from the run's directory, which may come from anywhere, also while the r
 import json
 import os
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -122,6 +123,7 @@ def run_page(
             refresh=REFRESH if state in _LIVE else None,
             state=state and _state(state, found, curves),
             lead=_lead(manifest),
+            command=_command(manifest),
             results=_results_grid(results, shares, names),
             tasks=[
                 head_section(names(name), each) for name, each in found.get("tasks", {}).items()
@@ -173,9 +175,13 @@ def _lead(manifest: Mapping[str, Any]) -> str:
         value = manifest.get(key)  # no training_tokens where a time ends the run
         if isinstance(value, int | float):
             found.append(form.format(value))
+    return f"{', '.join(found) or 'No figures in the manifest'}."
+
+
+def _command(manifest: Mapping[str, Any]) -> list[str]:
+    """Return the words of the run's command, as a shell takes them."""
     command = manifest.get("command")
-    words = " ".join(map(str, command)) if isinstance(command, list) else ""
-    return f"{', '.join(found) or 'No figures in the manifest'}. {words}"
+    return [shlex.quote(str(each)) for each in command] if isinstance(command, list) else []
 
 
 def _results_grid(results: Results, shares: Shares, names: Any) -> Grid:  # noqa: ANN401
@@ -335,7 +341,7 @@ def _run_rows(
         ("tokens a second", f"{sum(speeds) / len(speeds):,.0f}" if speeds else None),
         ("device", manifest.get("device")),
         ("precision", manifest.get("precision")),
-        ("begun", manifest.get("started")),
+        ("started", manifest.get("started")),
         ("commit of the folder that it ran in", found.get("commit")),
         ("bertlab", _version(manifest)),
     ]

@@ -1,4 +1,4 @@
-"""``bertlab watch``: the page of a run on this machine, which follows the run while it goes on."""
+"""``bertlab watch``: the page of a run on this machine, which follows the run while it trains."""
 
 import time
 from pathlib import Path

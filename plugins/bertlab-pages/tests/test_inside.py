@@ -76,6 +76,9 @@ def test_fill(model: PretrainedModel) -> None:
     assert html(found).count("<mark") == 2
     with pytest.raises(BertlabError, match=r"found no \[MASK\]"):
         model.fill("Return the list.")
+    for draw in (model.fill, model.layers, model.attentions):
+        with pytest.raises(BertlabError, match=r"text: found list, expected one text"):
+            draw([TEXT])
     with pytest.raises(BertlabError, match="no head that marks words"):
         model.entities("Return the list.")
 

@@ -15,6 +15,8 @@ from bertlab_studies.study_command import add_settings, run, take_executor_optio
 
 def main(argv: list[str]) -> int:
     """Run the study that the arguments describe; return the exit code."""
+    if argv and not argv[0].startswith("-"):  # quickstart --vary …
+        argv = ["--config", *argv]
     argv = as_settings(argv)
     parser = make_parser(argv)
     if not argv or "-h" in argv or "--help" in argv:
@@ -39,7 +41,7 @@ def make_parser(argv: Sequence[str] | None = None) -> ArgumentParser:
     """Return the parser of the options, with those of the executor that ``argv`` names."""
     parser = ArgumentParser(
         prog="bertlab ablate",
-        usage="bertlab ablate --config CONFIG --vary 'KEY=VALUE,VALUE,…' [options]",
+        usage="bertlab ablate CONFIG --vary 'KEY=VALUE,VALUE,…' [options]",
         description="Run a study that compares values of config keys, then report it.",
         exit_on_error=False,
     )
@@ -83,7 +85,7 @@ def _study_content(
 ) -> Config:
     """Return the content of the study file."""
     if len(config) != 1 or not vary:
-        raise CommandError("ablate: expected one --config and --vary; see bertlab ablate --help")
+        raise CommandError("ablate: expected one config and --vary; see bertlab ablate --help")
     # a study keeps its base by path and may go on from another directory
     base = find_config(config[0]).resolve()
     axes: dict[str, list[Any]] = {}

@@ -224,7 +224,7 @@ def _explain(study_dir: Path, changes: list[str], begun: list[str], lost: list[s
         f"{study_dir}: the study changed since it was begun (here: as asked now, there: as "
         "begun):\n  "
         + "\n  ".join(shown)
-        + f"\n{len(begun) - len(lost)} of its {len(begun)} runs can be kept; go on with "
+        + f"\n{len(begun) - len(lost)} of its {len(begun)} runs can be kept; continue with "
         "--accept_changes true, which leaves the others out of the report, or choose another "
         "--study_dir"
     )

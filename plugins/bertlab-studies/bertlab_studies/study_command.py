@@ -396,7 +396,7 @@ def add_seeds(
     nested = wanted.finetune_seeds
     each = "" if nested is None else f", {len(nested)} fine-tunings of each"
     found = f"{len(wanted.seeds)} seeds{each}"
-    say(f"{found}; go on with: {go_on_with(study.study_dir, 'local')}")
+    say(f"{found}; continue with: {go_on_with(study.study_dir, 'local')}")
     return 0
 
 

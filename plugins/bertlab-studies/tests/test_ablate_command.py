@@ -116,9 +116,9 @@ VARY = ["--vary", "objectives=[mlm],[mlm,nsp]"]
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (VARY, ["expected one --config and --vary"]),
-        (["--config", "base.yaml"], ["expected one --config and --vary"]),
-        (["--config", "base.yaml", "--config", "base.yaml", *VARY], ["expected one --config"]),
+        (VARY, ["expected one config and --vary"]),
+        (["--config", "base.yaml"], ["expected one config and --vary"]),
+        (["--config", "base.yaml", "--config", "base.yaml", *VARY], ["expected one config"]),
         (["--config", "bse.yaml", *VARY], ["no such config file", "did you mean 'base.yaml'"]),
         (["--config", "base.yaml", "--vary"], ["--vary: expected a value"]),
         (["--config", "base.yaml", "--vary", "objectives"], ["--vary: found 'objectives'"]),
@@ -133,7 +133,8 @@ VARY = ["--vary", "objectives=[mlm],[mlm,nsp]"]
         (["--config", "base.yaml", *VARY, "--evaluate", "no.yaml"], ["no such config file"]),
         (["--config", "base.yaml", *VARY, "--evaluate", "{loss: {}"], ["--evaluate: cannot read"]),
         (["--config", "base.yaml", *VARY, "--worker", "2"], ["did you mean 'workers'"]),
-        (["base.yaml", *VARY], ["'base.yaml'"]),
+        (["bse.yaml", *VARY], ["no such config file", "did you mean 'base.yaml'"]),
+        (["base.yaml", "--config", "base.yaml", *VARY], ["expected one config"]),
     ],
     ids=lambda each: " ".join(each) if each else "nothing",
 )

@@ -86,7 +86,7 @@ def test_a_run_that_fails_gives_its_exit_code_and_the_same_again_goes_on(
     out = capfd.readouterr().out
     assert "out of paper\n" in out  # what the run itself printed
     assert "failed: seed-1: exit code 7: out of paper" in out
-    assert "go on with: the same command" in out
+    assert "continue with: the same command" in out
     assert not (run_dir / "repeated.json").exists()
     assert fit_repeatedly(repetition) == 7  # now the second one fails
     assert fit_repeatedly(repetition) == 0
@@ -183,7 +183,7 @@ def test_an_interrupted_command_goes_on_when_it_is_given_again(
     os.kill(process.pid, signal.SIGINT)
     out, _ = process.communicate(timeout=120)
     assert process.returncode == 130, out
-    assert "stopped; go on with: the same command" in out
+    assert "stopped; continue with: the same command" in out
     assert not (stopped / "seed-2").exists()
     for run_dir in (stopped, tmp_path / "undisturbed"):
         subprocess.run(command(run_dir), check=True, capture_output=True)

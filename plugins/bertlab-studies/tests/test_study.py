@@ -217,7 +217,9 @@ def test_ctrl_c_stops_a_study_and_leaves_it_to_go_on_with(
 
     monkeypatch.setattr(local, "run_local", run_fake)
     study = opened(tmp_path)
-    with pytest.raises(KeyboardInterrupt, match="stopped; go on with: bertlab study run") as caught:
+    with pytest.raises(
+        KeyboardInterrupt, match="stopped; continue with: bertlab study run"
+    ) as caught:
         study.run()
     assert isinstance(caught.value, StudyStopped)
     assert caught.value.summary.left == ["a", "b"]

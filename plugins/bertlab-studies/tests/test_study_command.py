@@ -269,7 +269,7 @@ def test_more_seeds(tmp_path: Path, bertlab: Command) -> None:
     study = finished(tmp_path)
     code, out, err = bertlab("study", "add-seeds", study.study_dir, "--seeds", "4")
     assert code == 0, err
-    assert f"4 seeds; go on with: bertlab study run {study.study_dir}" in out
+    assert f"4 seeds; continue with: bertlab study run {study.study_dir}" in out
     again = open_study(str(study.study_dir))
     assert again.config.seeds == (1, 2, 3, 4)
     assert [run.id for run in again.runs if run.seed < 3] == [run.id for run in study.runs]

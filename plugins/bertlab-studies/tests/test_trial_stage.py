@@ -221,7 +221,7 @@ def test_a_study_that_is_stopped_goes_on_with_the_same_trials(
 ) -> None:
     fake.stopping = "mlm-trial-2"
     random = {"trials": 3, "space": {"evaluate.optimizer.learning_rate": RATES}}
-    with pytest.raises(StudyStopped, match=r"go on with: bertlab study run .*/study$"):
+    with pytest.raises(StudyStopped, match=r"continue with: bertlab study run .*/study$"):
         tuned(tmp_path, random).run()
     begun = list(fake.ran)
     fake.stopping = " "

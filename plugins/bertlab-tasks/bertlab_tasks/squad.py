@@ -10,12 +10,19 @@ from bertlab.extend import (
     explain_failed_write,
     holds_no_examples,
     input_name,
+    kind_of,
     parse_row_json,
     read_lines,
     write_text,
 )
 
-_TYPES = {str: "a text", list: "a list", dict: "an object", int: "a whole number", bool: "a bool"}
+_TYPES = {
+    str: "a text",
+    list: "a list",
+    dict: "an object",
+    int: "a whole number",
+    bool: "true or false",
+}
 
 
 def read_squad(path: str) -> RawExamples:
@@ -90,7 +97,7 @@ def _get(parent: dict[str, Any], key: str, kind: type, place: str) -> Any:  # no
 
 
 def _show(value: object) -> str:
-    return f"{type(value).__name__} {str(value)[:40]!r}"
+    return kind_of(value) + ("" if value is None else f" {str(value)[:40]!r}")
 
 
 class _SquadSubmission(Submission):

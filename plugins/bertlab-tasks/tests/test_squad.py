@@ -85,26 +85,32 @@ def test_rows_as_on_the_hub(tmp_path, answers):
 
 BAD = [
     (lambda document, *_: document.pop("data"), "dev.json: not SQuAD's JSON"),
-    (lambda document, *_: document.update(data={}), "data: found dict '{}', expected a list"),
-    (lambda document, *_: document["data"].append(3), "data[2]: found int '3', expected an object"),
+    (lambda document, *_: document.update(data={}), "data: found mapping '{}', expected a list"),
+    (
+        lambda document, *_: document["data"].append(3),
+        "data[2]: found number '3', expected an object",
+    ),
     (lambda document, *_: document.update(data=[]), "dev.json: holds no rows"),
     (
         lambda _, paragraph, __: paragraph.pop("context"),
         "data[1].paragraphs[0].context: is missing, expected a text; there are 'qas'",
     ),
     (lambda *parts: parts[2].pop("id"), f"{QUESTION}.id: is missing"),
-    (lambda *parts: parts[2].update(question=None), f"{QUESTION}.question: found NoneType"),
-    (lambda *parts: parts[2].update(answers="Rome"), f"{QUESTION}.answers: found str 'Rome'"),
+    (lambda *parts: parts[2].update(question=None), f"{QUESTION}.question: found nothing"),
+    (lambda *parts: parts[2].update(answers="Rome"), f"{QUESTION}.answers: found text 'Rome'"),
     (
         lambda *parts: parts[2]["answers"][1].update(answer_start="0"),
-        f"{QUESTION}.answers[1].answer_start: found str '0', expected a whole number",
+        f"{QUESTION}.answers[1].answer_start: found text '0', expected a whole number",
     ),
     (
         lambda *parts: parts[2]["answers"][0].update(answer_start=True),
-        f"{QUESTION}.answers[0].answer_start: found bool 'True', expected a whole number",
+        f"{QUESTION}.answers[0].answer_start: found truth value 'True', expected a whole number",
     ),
     (lambda *parts: parts[2].update(is_impossible=True), f"{QUESTION}.is_impossible: found true"),
-    (lambda *parts: parts[2].update(is_impossible="no"), "is_impossible: found str 'no', expected"),
+    (
+        lambda *parts: parts[2].update(is_impossible="no"),
+        "is_impossible: found text 'no', expected",
+    ),
     (lambda *parts: parts[2].update(question=" "), f"{QUESTION}: column 'question': is empty"),
     (
         lambda *parts: parts[2]["answers"][0].update(text=""),

@@ -141,7 +141,7 @@ def test_quantiles_equal_numpy():
         ("\u200b\n\n\x07\n", r"no document with text .2 were empty"),
         (
             "the cat .\nthe end .\n",
-            "one single document; documents are held out whole, .* blank lines",
+            "a single document; some are held out complete, .* blank lines",
         ),
         (
             "the \u6771 \u4eac\ncat\n\nthe \u6771\nthe \u6771 .\n",

@@ -80,9 +80,9 @@ def test_a_span_may_stand_in_two_columns(tmp_path: Path) -> None:
         ({"text": "cat", "start": 5}, "found 'cat' at 5, which is not in text"),
         (
             {"start": 4},
-            "found dict {'start': 4}, expected a text that occurs in the row, [start, end]",
+            "found mapping {'start': 4}, expected a text that occurs in the row, [start, end]",
         ),
-        (4, "found int 4, expected a text that occurs in the row"),
+        (4, "found number 4, expected a text that occurs in the row"),
     ],
 )
 def test_a_span_that_is_not_there_is_refused_by_file_and_row(

@@ -8,12 +8,12 @@ from bertlab.api.examples import Column, Example, LabelledExamples, Labels
 from bertlab.data.examples.encoded import encode_examples
 from bertlab.data.examples.splits import (
     check_truth,
-    evaluation_splits,
     hold_out,
     locate_split,
     report_split,
     train_split,
 )
+from bertlab.data.rows.files import evaluation_splits
 from bertlab.errors import ConfigError, DataError
 from bertlab.heads.sentences import SingleSentence
 from tests.checkpoints.peers import TOKENIZER

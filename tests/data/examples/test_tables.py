@@ -142,7 +142,7 @@ BAD = [
     ),
     ("a.json", '[\n{"text": "a", "label": 1},\n{]', ["a.json:3: malformed JSON"]),
     ("a.jsonl", '{"text": "\\ud800", "label": 1}', ["a.jsonl:1: column 'text'", "surrogate"]),
-    ("a.jsonl", '{"text": 3, "label": 1}', ["column 'text': found int 3, expected a text"]),
+    ("a.jsonl", '{"text": 3, "label": 1}', ["column 'text': found number 3, expected a text"]),
     ("a.jsonl", '{"text": null, "label": 1}', ["a.jsonl:1: column 'text': is empty"]),
     (
         "a.jsonl",
@@ -193,15 +193,15 @@ def test_bad_columns(tmp_path, columns, message):
 
 def test_bad_lists(tmp_path):
     path = write(tmp_path / "a.jsonl", '{"words": "a b", "tags": ["O", "O"]}')
-    fails(read, path, TAGGING, matches="column 'words': found str 'a b', expected a list of texts")
+    fails(read, path, TAGGING, matches="column 'words': found text 'a b', expected a list of texts")
     path = write(tmp_path / "b.jsonl", '{"words": ["a", ""], "tags": ["O", "O"]}')
     fails(read, path, TAGGING, matches="b.jsonl:1: column 'words'[1]: is empty")
     path = write(tmp_path / "c.jsonl", '{"words": ["a", 1], "tags": ["O", "O"]}')
-    fails(read, path, TAGGING, matches="c.jsonl:1: column 'words'[1]: found int 1")
+    fails(read, path, TAGGING, matches="c.jsonl:1: column 'words'[1]: found number 1")
     path = write(tmp_path / "d.jsonl", '{"words": ["a", "b"], "tags": ["O", null]}')
     fails(read, path, TAGGING, matches="d.jsonl:1: column 'tags'[1]: found nothing")
     path = write(tmp_path / "e.csv", "context,choices,label\na,b,0\n")
-    fails(read, path, CHOICE, matches="e.csv:2: column 'choices': found str 'b'")
+    fails(read, path, CHOICE, matches="e.csv:2: column 'choices': found text 'b'")
 
 
 def test_bad_plain_text(tmp_path):
@@ -232,4 +232,4 @@ def test_several_columns_become_one_text(tmp_path, name):
 
 def test_several_columns_of_which_one_is_a_number(tmp_path):
     path = write(tmp_path / "a.jsonl", '{"title": 5, "body": "b", "label": "x"}\n')
-    fails(read, path, columns={"text": ["title", "body"]}, matches=["a.jsonl:1", "found int 5"])
+    fails(read, path, columns={"text": ["title", "body"]}, matches=["a.jsonl:1", "found number 5"])

@@ -29,7 +29,7 @@ def test_several_labels_are_a_list(tmp_path):
     path = write(tmp_path / "a.csv", "text,labels\na,\"['x', 'y']\"\nb,[]\nc,\n")
     assert [row.values["labels"] for row in read(path, SEVERAL).rows] == [["x", "y"], [], []]
     path = write(tmp_path / "b.jsonl", '{"text": "a", "labels": 1}')
-    refused(path, "found int 1", "expected a list of labels", wanted=SEVERAL)
+    refused(path, "found number 1", "expected a list of labels", wanted=SEVERAL)
 
 
 ROWS = "".join(f"A text of number {n}.,{'good' if n % 2 else 'bad'}\n" for n in range(8))

@@ -123,7 +123,7 @@ class LocalWorkers:
         if isinstance(found, Work):
             self._slots[slot] = found
             last = found.attempts[-1]
-            text = f"goes on, attempt {len(found.attempts)}" if last.resumed else "started"
+            text = f"continues, attempt {len(found.attempts)}" if last.resumed else "started"
             self.on_change(Change(run, State.RUNNING, text))
         elif found is State.DONE:
             self._slots.pop(slot, None)

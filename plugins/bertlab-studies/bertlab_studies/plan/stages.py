@@ -75,7 +75,7 @@ _TRAINER_OF_ALL = (
     *("deterministic", "enable_progress_bar"),
 )
 # what does not go with stages, as it counts over a whole run, or takes what they need
-_LAST = "expected none: each stage goes on from last.ckpt of the one before"
+_LAST = "expected none: each stage continues from last.ckpt of the one before"
 
 
 @dataclass(frozen=True)
@@ -311,8 +311,8 @@ def _content_of_stage(config: Config, number: int) -> Config:
         if model["optimizer"]["schedule_steps"] is not None and not model["init_optimizer"]:
             raise ConfigError(
                 f"model.optimizer.schedule_steps: found beside {STAGES_KEY}, expected "
-                "model.init_optimizer: true, with which the schedule goes on from stage to stage; "
-                "left out, each stage has a schedule of its own"
+                "model.init_optimizer: true, with which the schedule continues from stage to "
+                "stage; left out, each stage has a schedule of its own"
             )
     elif model["init_from"] is None:
         model["init_optimizer"] = False  # there is none before the first

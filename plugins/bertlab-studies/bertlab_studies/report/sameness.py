@@ -166,7 +166,7 @@ def refuse_mixture(same: Sameness, study_dir: Path) -> None:
             f"{study_dir}: its runs have different data, though their configs say the same:\n  "
             + "\n  ".join(same.mixtures)
             + f"\nPut the data back, or delete the runs of one side below {study_dir / 'runs'} and "
-            "run the study again, or go on with --accept_mixture true, which marks every table"
+            "run the study again, or continue with --accept_mixture true, which marks every table"
         )
 
 

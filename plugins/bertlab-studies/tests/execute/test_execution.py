@@ -230,7 +230,7 @@ def test_a_run_that_fails_for_good_blocks_what_needs_it_and_nothing_else(tmp_pat
     assert ("a-x", State.BLOCKED) in seen
     text = "\n".join(summary.lines(tmp_path))
     assert f"out of paper (log: {plan[0].log(tmp_path)})" in text
-    assert f"mend it and go on with: bertlab study run {tmp_path}" in text
+    assert f"mend it and continue with: bertlab study run {tmp_path}" in text
     states = read_states(plan, tmp_path)
     assert list(states.values()) == [State.FAILED, State.BLOCKED, State.BLOCKED, State.DONE]
     status = read_status(plan[0], tmp_path, State.FAILED)
@@ -359,7 +359,7 @@ def test_a_signal_stops_the_runs_and_the_runner_says_how_to_go_on(
     process.send_signal(number)
     output, _ = process.communicate(timeout=20)
     assert process.returncode == 128 + number
-    assert f"stopped; go on with: bertlab study run {tmp_path}" in output
+    assert f"stopped; continue with: bertlab study run {tmp_path}" in output
     assert "2 left" in output
     assert outcomes(plan[0], tmp_path) == [Outcome.STOPPED]
     assert own_state(plan[0], tmp_path) is State.RESUMABLE
