@@ -1,7 +1,7 @@
 """``Stack``: a small encoder with the task under test on top, as a run has them."""
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -119,12 +119,13 @@ class Stack:
 
 
 @torch.no_grad()
-def disturb(module: nn.Module) -> None:
+def disturb(parameters: nn.Module | Iterable[Tensor]) -> None:
     """Add noise to all parameters, so that weights that begin at zero take part too.
 
     The noise of a matrix of N columns is N(0, 1 / N), which keeps the size of what it maps.
     """
-    for parameter in module.parameters():
+    own = parameters.parameters() if isinstance(parameters, nn.Module) else parameters
+    for parameter in own:
         if parameter.is_floating_point():
             # an output is a sum over N columns: N times 1/N of the input's variance
             std = parameter.shape[-1] ** -0.5 if parameter.dim() > 1 else 0.2

@@ -5,6 +5,7 @@ import importlib
 import inspect
 import math
 from itertools import islice
+from pathlib import Path
 
 import torch
 
@@ -12,7 +13,7 @@ import bertlab
 from bertlab import TokenPrediction
 from bertlab.api import DataSource, pack
 from bertlab.extend import installed, make_folder, write_text
-from bertlab_conformance.cases import Case, MetricCase, SourceCase, kind_of
+from bertlab_conformance.cases import SEED, Case, MetricCase, SourceCase, kind_of
 from bertlab_conformance.check import (
     TASK_KINDS,
     ConformanceFailure,
@@ -22,6 +23,7 @@ from bertlab_conformance.check import (
 from bertlab_conformance.checks.building import USABLE
 from bertlab_conformance.comparisons import changed_tensor, difference, state_difference
 from bertlab_conformance.sample_run import EVERY, METRIC_HEAD, STEPS, WITHOUT_PAIRS, SampleRun
+from bertlab_conformance.stack import disturb, seeded
 from bertlab_conformance.task_cases import EncoderCase
 
 _MOST_DOCUMENTS = 500
@@ -144,7 +146,8 @@ def events_are_taken_note_of(case: Case) -> None:
 def transformers_gives_the_same(case: EncoderCase) -> None:
     """Of a Hugging Face form: ``transformers`` has the run's states and logits, and they are read.
 
-    Exported, loaded by ``transformers``, and read back by bertlab.
+    Exported, loaded by ``transformers``, and read back by bertlab. The weights are disturbed first:
+    near 0, where they begin, one activation is as another.
     """
     run = _run_of(case)
     encoder = case.encoder()
@@ -160,7 +163,8 @@ def transformers_gives_the_same(case: EncoderCase) -> None:
     folder = run.folder / "exported"
     theirs.logging.set_verbosity_error()  # a language model's class has no pooler, which it tells
     with run.installed(), run.quietly():
-        ours, report = bertlab.load(run.last), export(run.last, folder, overwrite=True)
+        disturbed = _disturbed(run.last)
+        ours, report = bertlab.load(disturbed), export(disturbed, folder, overwrite=True)
         back = bertlab.load(folder)
         model = getattr(theirs, report.architecture).from_pretrained(folder).eval()
     (task,) = ours.tasks.values()
@@ -183,6 +187,19 @@ def transformers_gives_the_same(case: EncoderCase) -> None:
                     "look at eps, activation, biases and the order of stacked tensors in the form: "
                     "config(), encoder_names(), arguments()",
                 )
+
+
+def _disturbed(checkpoint: Path) -> Path:
+    """Write the checkpoint of a run with other parameters beside it; return its path."""
+    model, content = bertlab.load(checkpoint), torch.load(checkpoint, weights_only=True)
+    modules = {"encoder": model.encoder}
+    modules |= {f"tasks.{name}": task for name, task in model.tasks.items()}
+    names = [f"{at}.{name}" for at, each in modules.items() for name, _ in each.named_parameters()]
+    with seeded(SEED), torch.no_grad():
+        disturb(content["state_dict"][name] for name in names)
+    changed = checkpoint.with_name("disturbed.ckpt")
+    torch.save(content, changed)
+    return changed
 
 
 @check("metric", after=("works_in_a_run",))
