@@ -100,6 +100,9 @@ def test_embedding_is_the_mean_of_the_last_layer(tiny_run: Path) -> None:
         expected = model.encoder(pack([ids]), all_layers=True).all_layers[-1].mean(0)
     torch.testing.assert_close(torch.from_numpy(model.embed("some words")[0]), expected)
     assert model.embed("some words", pool="none").shape == (len(ids), len(expected))
+    for wrong, found in ((3, "number"), (["a", 3], "number"), ({"text": "a"}, "mapping")):
+        with pytest.raises(DataError, match=rf"text \d: found {found}, expected a text"):
+            model.embed(wrong)
 
 
 def test_errors_are_those_of_the_catalogue(tiny_config: Path, tiny_run: Path) -> None:

@@ -1,9 +1,9 @@
 """Hidden states of texts as features (paper sec. 5.3)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from bertlab import CheckpointError, PretrainedModel
 from bertlab.api import ConfigError, DataError, Encoder, PackedBatch, pack
+from bertlab.extend import kind_of
 from bertlab_tasks.layers import Combination, combine_layers
 from bertlab_tasks.long_text import Pooling, pooled_rows, text_windows
 
@@ -154,9 +155,10 @@ def embed_texts(
 
     Raises:
         ConfigError: there is no such layer.
-        DataError: there is no text, or one is too long.
+        DataError: there is no text, or one is too long or no str.
     """
-    listed = [texts] if isinstance(texts, str) else texts
+    are_many = isinstance(texts, Iterable) and not isinstance(texts, str | Mapping)
+    listed = texts if are_many else [cast("str", texts)]
     check_windows(window_pooling, window_stride, pool)
     longest = model.encoder.max_position_embeddings
     windows = window_pooling and Windows(longest, window_pooling, window_stride)
@@ -175,6 +177,8 @@ def embed_texts(
 
 
 def _ids(model: PretrainedModel, text: str, number: int, in_windows: bool) -> list[int]:
+    if not isinstance(text, str):
+        raise DataError(f"text {number}: found {kind_of(text)}, expected a text")
     ids = model.tokenizer.build_inputs(model.tokenizer.encode(text))[0]
     longest = model.encoder.max_position_embeddings
     if len(ids) > longest and not in_windows:

@@ -192,7 +192,7 @@ def transformers_gives_the_same(case: EncoderCase) -> None:
 def _disturbed(checkpoint: Path) -> Path:
     """Write the checkpoint of a run with other parameters beside it; return its path."""
     model, content = bertlab.load(checkpoint), torch.load(checkpoint, weights_only=True)
-    modules = {"encoder": model.encoder}
+    modules: dict[str, torch.nn.Module] = {"encoder": model.encoder}
     modules |= {f"tasks.{name}": task for name, task in model.tasks.items()}
     names = [f"{at}.{name}" for at, each in modules.items() for name, _ in each.named_parameters()]
     with seeded(SEED), torch.no_grad():
