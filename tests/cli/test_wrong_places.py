@@ -64,7 +64,6 @@ EARLY = [
     ("prepare --corpus own.yaml --tokenizer nope --output o", "nope: no such file or folder"),
     ("evaluate runs/mini blimp", "blimp reads ../shared/data/blimp, which is not here"),
     ("fit", "fit: found no config and no data, expected a config, as in bertlab fit quickstart"),
-    ("fit --resume runs/mini", "resume: no such key; did you mean 'ckpt_path'?"),
     ("fit --config quickstart --data.corpus nope", "nope: no such file or folder in"),
     ("fit --config quickstart --model.init_from nowhere", NO_HUB),
 ]
@@ -102,6 +101,12 @@ def test_torch_is_not_imported(places: Path) -> None:
     assert found.stdout == f"{[2] * len(lines)}\nFalse\n"
     for words in (words for _, words in MISTAKES + EARLY):
         assert words in found.stderr
+
+
+@pytest.mark.usefixtures("places")
+def test_resume_as_elsewhere_names_the_key(bertlab: Command) -> None:
+    code, _, error = bertlab("fit", "--resume", "runs/mini")
+    assert (code, "resume: no such key; did you mean 'ckpt_path'?" in error) == (2, True)
 
 
 @pytest.mark.usefixtures("places")

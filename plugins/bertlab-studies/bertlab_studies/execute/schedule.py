@@ -94,10 +94,9 @@ class Summary:
         if self.jobs:
             lines.append(f"jobs go on; to cancel them: scancel {' '.join(self.jobs)}")
         if self.exit_code:
-            how = "stopped; go" if self.stopped_by is not None else "mend it and go"
-            lines.append(
-                f"{how} on with: {go_on or shlex.join(['bertlab', 'study', 'run', str(study_dir)])}"
-            )
+            how = "stopped; " if self.stopped_by is not None else "mend it and "
+            again = go_on or shlex.join(["bertlab", "study", "run", str(study_dir)])
+            lines.append(f"{how}continue with: {again}")
         return lines
 
 
