@@ -76,6 +76,16 @@ def test_what_few_seeds_cannot_check_is_named_beside_a_star(variants: int, words
     assert words in line
 
 
+@pytest.mark.parametrize(
+    ("seeds", "words"), [(10, "up to 13 % of such"), (25, "about 7 % of such"), (50, None)]
+)
+def test_skewed_noise_is_named_beside_a_star_while_it_does_harm(seeds: int, words: str | None):
+    values = normal(2, seeds)
+    values[1] += 0.2
+    lines = said(*values)
+    assert [words in line for line in lines] == [True] * (words is not None)
+
+
 @pytest.mark.parametrize(("runs", "named"), [(2, False), (3, True), (6, False)])
 def test_a_star_of_few_runs_against_many_names_what_it_rests_on(runs: int, named: bool):
     values = [*normal(2, 10)]
