@@ -31,7 +31,22 @@ def encoder_flops(encoder: Encoder, sequence_length: float) -> float:
     # scores and weighted sums: 2 * attended * hidden_size operations each
     attention = 4 * encoder.hidden_size * attended
     # the pooler sees one token of a sequence
-    return 2 * (_weights(encoder) - _weights(encoder.pooler)) + attention
+    once = _weights(encoder) - _weights(encoder.pooler)
+    return 2 * (once + _weights_again(encoder)) + attention
+
+
+def _weights_again(encoder: Encoder) -> float:
+    """Return the weights of layers that share them, each time but the first that they are used.
+
+    A list may have a layer several times, or fewer layers than the encoder: then all are used
+    equally often. ``[a]`` of 12 layers: 11 times those of ``a``; ``[a, b, a, b]`` of 4: ``a + b``.
+    """
+    lists = [getattr(encoder, name, ()) for name in encoder.layer_lists]
+    layers = [layer for each in lists for layer in each]
+    if not layers:
+        return 0.0
+    used = sum(map(_weights, layers)) * max(1.0, encoder.num_hidden_layers / len(layers))
+    return used - sum(map(_weights, set(layers)))
 
 
 def task_flops(task: Task, encoder: Encoder, sequence_length: float, steps: float) -> float:
@@ -53,8 +68,9 @@ def task_flops(task: Task, encoder: Encoder, sequence_length: float, steps: floa
         return sum(found) if isinstance(found, tuple) else PASSES * found
     if not isinstance(task, TokenPrediction):
         return 0.0
-    width = encoder.hidden_size
-    weights = width * (width + encoder.vocab_size)  # (H, H) of the transform, (H, V) of the scores
+    width = encoder.token_embedding.weight.shape[1]  # E, at most H
+    # (H, E) of the transform, (E, V) of the scores
+    weights = width * (encoder.hidden_size + encoder.vocab_size)
     return PASSES * 2.0 * weights * _predicted_share(task, steps)
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -43,9 +44,12 @@ def test_tokens_that_a_config_asks_for(more: dict[str, Any], tokens: float | Non
     assert (None if cost is None else cost.tokens) == tokens
 
 
-def test_an_encoder_costs_what_pytorch_counts() -> None:
-    section = {"name": "bert", "num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 2}
-    encoder = build_encoder(section, 100).eval()
+@pytest.mark.parametrize("shared", [False, True])
+def test_an_encoder_costs_what_pytorch_counts(shared: bool) -> None:
+    section = {"name": "bert", "num_hidden_layers": 3, "hidden_size": 64, "num_attention_heads": 2}
+    encoder: Any = build_encoder(section, 100).eval()
+    if shared:  # as ALBERT's
+        encoder.layers = nn.ModuleList([encoder.layers[0]] * 3)
     sequences, length = 4, 48  # 192 tokens, to which a CPU adds none
     batch = pack([list(range(length))] * sequences)
     with (
@@ -56,6 +60,9 @@ def test_an_encoder_costs_what_pytorch_counts() -> None:
         encoder(batch)
     own = encoder_flops(encoder, length) * sequences * length
     assert own == pytest.approx(counter.get_total_flops(), rel=0.01)
+    if shared:  # a list may have it once
+        encoder.layers = encoder.layers[:1]
+        assert encoder_flops(encoder, length) * sequences * length == own
 
 
 def test_predictions_cost_more_where_there_are_more_of_them() -> None:
