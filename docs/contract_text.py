@@ -12,6 +12,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+from bertlab.testing import list_checks
+from bertlab_conformance.scaffold import GROUP_OF_KIND
+
 PAGE = Path(__file__).parent / "reference" / "contract-text.md"
 _PAGES = runpy.run_path(str(Path(__file__).parent / "reference_pages.py"))
 _HEAD = """\
@@ -39,7 +42,18 @@ def text() -> str:
             is_elsewhere = module != "bertlab" and not own.startswith("bertlab_")
             line = f"`from {module} import {own}`\n" if is_elsewhere else ""
             parts += _described(own, _PAGES["_object"](name), line)
+    parts += ["## Checks of the kit\n", "| check | of | what it says |", "| --- | --- | --- |"]
+    parts += _checks()
     return "\n".join(parts).rstrip("\n") + "\n"
+
+
+def _checks() -> Iterator[str]:
+    """Yield a row for each check of the kit, with the kinds of plugins that it is of."""
+    checks = [(kind, *each) for kind in GROUP_OF_KIND for each in list_checks(kind)]
+    for name, words in dict.fromkeys(each[1:] for each in checks):
+        kinds = [kind for kind, *each in checks if each == [name, words]]
+        of = "all" if len(kinds) == len(GROUP_OF_KIND) else ", ".join(kinds)
+        yield f"| `{name}` | {of} | {' '.join(words.replace('``', '`').split())} |"
 
 
 def _described(name: str, found: object, line: str) -> Iterator[str]:

@@ -10,7 +10,7 @@ from torch.optim import AdamW, Optimizer
 from bertlab.api.optimizer import OptimizerRecipe, ParameterGroup, Progress, Schedule
 from bertlab_modern.lion import LionOptimizer
 from broken_others import Expects
-from good_plugins import GoodMonitor, GoodOptimizer, GoodSchedule
+from good_plugins import GoodAverage, GoodMonitor, GoodOptimizer, GoodSchedule
 
 
 class ForgetsBiases(GoodOptimizer):
@@ -183,6 +183,15 @@ class IgnoresSchedulesInBothModes(_Of):
 
     expects: Expects = ("obeys_the_schedule", "at a learning rate of 0")
     made = OwnRateWithModes
+
+
+class ForgetsModes(GoodAverage):
+    """Has both modes, and nothing that calls them."""
+
+    expects: Expects = ("modes_are_called", "callbacks() is empty")
+
+    def callbacks(self) -> Sequence[Any]:
+        return []
 
 
 class Climbs(_Of):

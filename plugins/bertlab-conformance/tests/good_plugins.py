@@ -34,6 +34,7 @@ from bertlab.objectives.classification import Accuracy, classification_loss
 from bertlab.objectives.masked_lm import MaskedLM
 from bertlab.objectives.masking import MaskableTokens, MaskingUnit
 from bertlab_modern.input_formats import DocSentencesSampler
+from bertlab_modern.modes import OptimizerModes
 from bertlab_tasks.row_transforms import RowTransform
 
 
@@ -458,6 +459,9 @@ class GoodAverage(OptimizerRecipe):
         self, groups: Sequence[ParameterGroup], learning_rate: float, fused: bool
     ) -> Optimizer:
         return Averaging([group.settings() for group in groups], lr=learning_rate)
+
+    def callbacks(self) -> Sequence[Any]:
+        return [OptimizerModes()]
 
 
 class GoodSchedule(Schedule):

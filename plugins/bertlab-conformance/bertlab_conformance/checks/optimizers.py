@@ -175,6 +175,20 @@ def _at_rate_0(
 
 
 @check("optimizer", after=(*_BUILT, "obeys_the_schedule"))
+def modes_are_called(case: Case) -> None:
+    """Where an optimiser has ``train()`` and ``eval()``, ``callbacks`` has what calls them."""
+    _, optimizer = _made(case)
+    if not all(callable(getattr(optimizer, name, None)) for name in ("train", "eval")):
+        raise NotApplicable("its optimizer has no train() and eval()")
+    if not case.new().callbacks():
+        raise ConformanceFailure(
+            "its optimizer has train() and eval(), and callbacks() is empty: none calls them, so "
+            "those weights are evaluated and saved that are trained",
+            "return [bertlab_modern.modes.OptimizerModes()] from callbacks(), or leave both out",
+        )
+
+
+@check("optimizer", after=(*_BUILT, "obeys_the_schedule"))
 def only_matrices_decay(case: Case) -> None:
     """Where gradients are 0, weight decay shrinks what is to decay and leaves the rest alone."""
     if not case.plugin.has_weight_decay:
