@@ -66,6 +66,7 @@ from bertlab.cli.fit_help import COMMON as COMMON
 from bertlab.cli.main import COMMANDS as COMMANDS
 from bertlab.cli.main import command_names as command_names
 from bertlab.cli.main import find_command as find_command
+from bertlab.cli.main import train_or_use as train_or_use
 from bertlab.config.checkpoint_config import TRAINER_KEYS as TRAINER_KEYS
 from bertlab.config.checkpoint_config import check_stored as check_stored
 from bertlab.config.checkpoint_config import check_users_own as check_users_own

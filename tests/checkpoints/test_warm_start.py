@@ -14,6 +14,7 @@ from transformers import (
 
 from bertlab.api.examples import Labels
 from bertlab.api.task import TaskContext
+from bertlab.checkpoints.pretrained_model import load
 from bertlab.checkpoints.restore import load_weights, read_pretrained
 from bertlab.checkpoints.tensor_files import LoadReport
 from bertlab.encoders.bert import BertEncoder
@@ -146,6 +147,17 @@ def test_a_hugging_face_head_is_taken_over_where_it_fits(
         assert report.notes == []
     else:
         assert_new(module, report, before, reason)
+
+
+def test_a_tagger_without_names_of_its_classes_is_loaded(tmp_path: Path) -> None:
+    """There is no training data whose tags could be numbers by mistake."""
+    reference = peer(BertForTokenClassification, num_labels=3)
+    reference.save_pretrained(tmp_path)
+    TOKENIZER.save(tmp_path)
+    model = load(tmp_path)
+    assert {each["tags"][0] for each in model.predict([["w1", "w2"]])} <= {"0", "1", "2"}
+    weight = model.tasks["tagging"].state_dict()["classifier.weight"]
+    assert torch.equal(weight, reference.classifier.weight)
 
 
 def test_hugging_face_regression_and_spans_are_taken_over(tmp_path: Path) -> None:

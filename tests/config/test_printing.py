@@ -180,6 +180,15 @@ def test_plugins_and_a_seed_at_their_defaults_are_printed(
     assert not [line for line in lines if "nsp" in line or "accelerator" in line]
 
 
+@pytest.mark.parametrize("typed", [["quickstart"], ["fit", "-c", "quickstart"]])
+def test_the_command_is_fits_option(typed: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["print-config", *typed, "--trainer.max_steps", "7"]) == 0
+    shown = capsys.readouterr().out
+    assert main(["fit", "quickstart", "--trainer.max_steps", "7", "--print_config"]) == 0
+    assert capsys.readouterr().out == shown
+    assert "max_steps: 7" in shown
+
+
 def test_a_null_whose_default_is_none_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--config", "quickstart", "--trainer.gradient_clip_val", "null"]
     assert main(["fit", *arguments, "--print_config=skip_null"]) == 0

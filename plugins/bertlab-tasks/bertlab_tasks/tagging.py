@@ -205,7 +205,8 @@ class Tagging(ClassifierHead):
             )
         self.entity_types = entity_types(context.labels.names, self.scheme)
         if self.entity_types is None:
-            if self.scheme == "auto":
+            # of the classes of a Hugging Face folder nothing is counted, and nothing is learnt
+            if self.scheme == "auto" and any(context.labels.counts):
                 check_plain(context.labels.names, context.labels.counts)
             self.monitor = ("accuracy", "max")  # type: ignore[misc]  # depends on the data
         super().build(context)
