@@ -166,9 +166,9 @@ def _below(state: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
 
 def one_head(start: Pretrained, name: str | None, key: str = "--head") -> Pretrained:
     """Return what a checkpoint holds of one of its heads, in the form of a run with one head."""
-    config = start.config
+    config = start.config or {"model": {}}  # of a Hugging Face folder there is none
     chosen = choose_head(config, name, start.source, key)
-    if config is None or chosen is None:
+    if chosen is None:
         return start
     plugin, prefix = config["model"]["heads"][chosen]["name"], f"tasks.{chosen}."
     state = {

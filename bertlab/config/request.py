@@ -51,12 +51,11 @@ def check_one_kind(head: str | None, heads: Iterable[str], objectives: Iterable[
             )
 
 
-def choose_head(config: Config | None, name: str | None, source: str, key: str) -> str | None:
+def choose_head(config: Config, name: str | None, source: str, key: str) -> str | None:
     """Return the one of several heads that ``name`` means; None where a checkpoint has but one."""
-    model: Config = {} if config is None else config["model"]
-    heads = model.get("heads") or {}
+    heads = config["model"].get("heads") or {}
     if not heads:
-        own = (model.get("head") or {}).get("name")
+        own = (config["model"].get("head") or {}).get("name")
         if name not in (None, own):
             there = "it has none" if own is None else f"it has one, {own}"
             raise CommandError(

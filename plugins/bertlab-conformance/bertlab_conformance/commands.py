@@ -8,7 +8,7 @@ from bertlab.extend import train_or_use
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser
 
-_PRINTS = "--print_config"
+PRINT_CONFIG = "--print_config"
 
 
 class Completion(Command):
@@ -58,13 +58,13 @@ class PrintConfig(Command):
     """Print the config of a run, and run nothing (fit --print_config)."""
 
     def main(self, arguments: list[str]) -> int:  # noqa: D102
-        if any(each.split("=")[0] == _PRINTS for each in arguments):  # as `fit` calls it
+        if any(each.split("=")[0] == PRINT_CONFIG for each in arguments):  # as `fit` calls it
             from bertlab_conformance.printing import main  # noqa: PLC0415  torch
 
             return main(arguments)
         # print-config quickstart, print-config fit quickstart: as typed behind `fit`
         typed = arguments[1:] if arguments[:1] == ["fit"] else arguments
-        return train_or_use("fit", [*typed, _PRINTS])
+        return train_or_use("fit", [*typed, PRINT_CONFIG])
 
 
 class NewPlugin(Command):

@@ -20,8 +20,8 @@ from bertlab.extend import (
     say,
     whole_config,
 )
+from bertlab_conformance.commands import PRINT_CONFIG
 
-_OPTION = "--print_config"
 _FORMS = ("skip_default", "skip_unset")
 _ARGUMENTS = ("config", "ckpt_path")  # only on the command line
 _OLDER = {"skip_null": "skip_unset"}  # jsonargparse's
@@ -40,8 +40,8 @@ def main(arguments: list[str]) -> int:
     forms = _read_forms(request.prints or "")
     if command != "fit" or request.ckpt_path is not None:
         raise CommandError(
-            f"{_OPTION}: expected bertlab fit without --ckpt_path; the config of a run that was "
-            "begun is config.yaml in its directory"
+            f"{PRINT_CONFIG}: expected bertlab fit without --ckpt_path; the config of a run that "
+            "was begun is config.yaml in its directory"
         )
     if (warm := read_warm_start(request)) is not None:
         request.take_sizes(warm.encoder_config)
@@ -62,8 +62,8 @@ def _read_forms(given: str) -> list[str]:
         if name not in _FORMS:
             comments = "; what a key means: bertlab fit --help all" if name == "comments" else ""
             raise CommandError(
-                f"{_OPTION}: found {name!r}{nearest(name, _FORMS)}, expected nothing, or "
-                f"{_OPTION}={' or '.join(_FORMS)}{comments}"
+                f"{PRINT_CONFIG}: found {name!r}{nearest(name, _FORMS)}, expected nothing, or "
+                f"{PRINT_CONFIG}={' or '.join(_FORMS)}{comments}"
             )
     return names
 

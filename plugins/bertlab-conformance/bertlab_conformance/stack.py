@@ -119,13 +119,12 @@ class Stack:
 
 
 @torch.no_grad()
-def disturb(parameters: nn.Module | Iterable[Tensor]) -> None:
-    """Add noise to all parameters, so that weights that begin at zero take part too.
+def disturb(parameters: Iterable[Tensor]) -> None:
+    """Add noise to parameters, so that weights that begin at zero take part too.
 
     The noise of a matrix of N columns is N(0, 1 / N), which keeps the size of what it maps.
     """
-    own = parameters.parameters() if isinstance(parameters, nn.Module) else parameters
-    for parameter in own:
+    for parameter in parameters:
         if parameter.is_floating_point():
             # an output is a sum over N columns: N times 1/N of the input's variance
             std = parameter.shape[-1] ** -0.5 if parameter.dim() > 1 else 0.2

@@ -95,7 +95,7 @@ class TaskCase(Case, ABC):
             companions = self.build(task, self.context(encoder))
             if disturbed:
                 for module in (encoder, task, *companions.values()):
-                    disturb(module)
+                    disturb(module.parameters())
         stack = Stack(encoder, task, companions)
         encoder.requires_grad_(not stack.is_fixed)
         return stack.train(False)
@@ -291,7 +291,7 @@ class EncoderCase(Case):
         with seeded(seed):
             encoder: Encoder = self.new()
             if disturbed:
-                disturb(encoder)
+                disturb(encoder.parameters())
         return encoder.eval()
 
     def below(self, task: type[Task], **arguments: Any) -> TaskCase:  # noqa: ANN401  any task's
@@ -327,7 +327,7 @@ class AdapterCase(Case):
         """Return a plain encoder in evaluation mode: of the given class, or a tiny BertEncoder."""
         with seeded(SEED):
             made = (self.options.encoder or tiny_encoder)(self.language.tokenizer.vocab_size)
-            disturb(made)
+            disturb(made.parameters())
         return made.eval()
 
     def adapt(self, encoder: Encoder) -> None:

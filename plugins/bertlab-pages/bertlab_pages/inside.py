@@ -229,8 +229,7 @@ def fill(model: PretrainedModel, text: str) -> Filled:
     mask = model.tokenizer.special.mask
     if masked_lm(model) is None or mask is None:
         raise EvaluationError(f"{model.source}: has no masked LM, which fills masks")
-    if not isinstance(text, str):
-        raise DataError(f"text: found {kind_of(text)}, expected one text")
+    _check_texts(text)
     pieces = text.split(mask)
     if len(pieces) == 1:
         raise DataError(f"text: found no {mask}, expected one or more")
@@ -267,15 +266,19 @@ def _spans(prediction: dict[str, Any]) -> list[tuple[int, int, str]]:
     return [(each[first], each[end], each["type"]) for each in found]
 
 
+def _check_texts(*given: object) -> None:
+    for each in given:
+        if not isinstance(each, str):
+            raise DataError(f"text: found {kind_of(each)}, expected one text")
+
+
 def one_sequence(model: PretrainedModel, text: str, pair: str | None = None) -> PackedBatch:
     """Return a text, or two, as a batch of one sequence on the model's device.
 
     Raises:
         BertlabError: a text is empty or too long.
     """
-    for each in (text, pair or text):
-        if not isinstance(each, str):
-            raise DataError(f"text: found {kind_of(each)}, expected one text")
+    _check_texts(text, pair or text)
     given = given_texts([text], None if pair is None else [pair])
     ((batch,),) = list(TextRows(given, model.tokenizer, model.max_seq_length))
     return batch.to(model.encoder.token_embedding.weight.device)

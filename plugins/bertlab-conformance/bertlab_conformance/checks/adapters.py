@@ -21,9 +21,7 @@ def _pair(case: AdapterCase) -> tuple[Encoder, Encoder]:
     adapted = copy.deepcopy(plain)
     case.adapt(adapted)
     with seeded(SEED):
-        for each in adapted.parameters():
-            if each.requires_grad:
-                disturb(torch.nn.ParameterList([each]))
+        disturb(each for each in adapted.parameters() if each.requires_grad)
     return plain, adapted
 
 

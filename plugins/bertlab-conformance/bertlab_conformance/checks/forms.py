@@ -80,7 +80,7 @@ class FormCase(Case):
         settings |= {"vocab_size": tokenizer.vocab_size, "pad_token_id": tokenizer.pad_id}
         with seeded(SEED), self._installed(), TemporaryDirectory() as place:
             model = kind(kind.config_class(**settings)).eval()
-            disturb(model)
+            disturb(model.parameters())
             folder = Path(place, "given")
             model.save_pretrained(folder)
             tokenizer.save(folder)
