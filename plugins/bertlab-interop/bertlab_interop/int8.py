@@ -1,8 +1,9 @@
 """An ONNX file with the weights of its matrix products in 8 bits, for CPUs.
 
 Quantisation is dynamic, onnxruntime's own: weights become integers once, activations as they are
-computed, so no calibration set is needed. Both are unsigned: sums of two products of a signed and
-an unsigned byte overflow 16 bits on CPUs without VNNI (255 * 127 * 2 > 2**15), and saturate there.
+computed, so no calibration set is needed. Activations are unsigned and weights signed, which CPUs
+with VNNI multiply fastest. Other CPUs add two products in 16 bits; 7 bits of a weight keep their
+sum within these: 255 * 64 * 2 < 2**15.
 Jacob et al. 2018, "Quantization and Training of Neural Networks for Efficient
 Integer-Arithmetic-Only Inference", section 2.
 """
@@ -44,7 +45,8 @@ def to_int8(path: Path, source: str) -> str:
                 small,
                 op_types_to_quantize=_OPERATORS,
                 per_channel=True,
-                weight_type=QuantType.QUInt8,
+                weight_type=QuantType.QInt8,
+                reduce_range=True,
             )
             onnxruntime.InferenceSession(small, providers=["CPUExecutionProvider"])
         # onnxruntime's classes of errors are not public; NotImplemented is of an operator

@@ -18,6 +18,8 @@ from bertlab.extend import DamagedCheckpointError, reading_budget
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 _OVER_LIMIT = "Available memory of"  # onnxruntime's words where its limit is reached
 _LARGEST = 2**31  # bytes that protobuf reads
+# onnxruntime's kernel for x + y and its LayerNorm in one takes several times as long as both apart
+_SLOW = ["SkipLayerNormFusion"]
 _DOMAINS = ("", "ai.onnx", "com.microsoft")  # the last has onnxruntime's own
 
 
@@ -44,7 +46,7 @@ class OnnxFile:
         options.add_session_config_entry("session.use_env_allocators", "1")
         try:
             self.session = onnxruntime.InferenceSession(
-                path, options, providers=["CPUExecutionProvider"]
+                path, options, providers=["CPUExecutionProvider"], disabled_optimizers=_SLOW
             )
         except Exception as error:  # onnxruntime's classes of errors are not public
             raise self._refused(error) from None

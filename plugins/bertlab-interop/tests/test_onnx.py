@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import onnx
 import pytest
 import torch
 from torch import Tensor
@@ -179,7 +181,13 @@ def test_int8_is_smaller_and_close(bertlab: Command, tmp_path: Path) -> None:
     assert {"model.onnx", "config.json"} <= names
     assert not [name for name in names if name.startswith("tmp")]
     weights = sum(each.numel() for each in encoder.parameters())
-    assert (tmp_path / "out" / "model.onnx").stat().st_size < 0.4 * 4 * weights
+    file = tmp_path / "out" / "model.onnx"
+    assert file.stat().st_size < 0.4 * 4 * weights
+    tensors = [onnx.numpy_helper.to_array(each) for each in onnx.load(file).graph.initializer]
+    bytes_of = [each for each in tensors if each.dtype == np.int8 and each.size > 1]
+    assert len(bytes_of) > 6
+    # two products of a byte and a weight fit into 16 bits, where others would saturate
+    assert all(2 * 255 * abs(each.astype(int)).max() < 2**15 for each in bytes_of)
 
 
 @pytest.mark.nightly
