@@ -1,6 +1,8 @@
 """What bertlab-conformance adds to commands: mistakes in arguments are told at once."""
 
+import atexit
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from bertlab import FitKeys, hookimpl
@@ -36,6 +38,8 @@ def bertlab_opens(command: str, request: "Request") -> "Opened | None":
             record = check_known_keys(request)
         check_filled_in(request)
         _asked.append((command, request))
+        if record is None:
+            atexit.register(_keep_of_failed_parse)
     if "torch" in sys.modules:
         return None
     from bertlab_conformance.early_paths import (  # noqa: PLC0415
@@ -73,6 +77,19 @@ def bertlab_fit_arguments(parser: "LightningArgumentParser") -> FitKeys:
         if read_record(request, command) is None:
             write_record(request, build_parser(command, request, with_hooks=False), command)
     return FitKeys()
+
+
+def _keep_of_failed_parse() -> None:
+    """Keep the keys of a ``fit`` whose parse failed, so that its next mistake is told at once."""
+    atexit.unregister(_keep_of_failed_parse)
+    if not _asked or not _made or _asked[0][0] != "fit":
+        return
+    from bertlab.extend import build_parser  # noqa: PLC0415
+    from bertlab_conformance.known_keys import write_record  # noqa: PLC0415
+
+    request = _asked.pop()[1]
+    with suppress(Exception):  # what is wrong was told; anew, as the one that failed may lack keys
+        write_record(request, build_parser("fit", request))
 
 
 @hookimpl

@@ -14,11 +14,21 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from datetime import timedelta
 from hashlib import sha256
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import (
+    Any,
+    Literal,
+    TypedDict,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 from jsonargparse import ArgumentParser
 from jsonargparse.typing import (
@@ -58,7 +68,15 @@ _RANGES = (
     *(PositiveInt, NonNegativeInt, PositiveFloat, NonNegativeFloat),
     *(ClosedUnitInterval, OpenUnitInterval),
 )
-_PLAIN = {e.__name__: e for e in (bool, int, float, str, list, dict, NoneType, *_RANGES)}
+_CLASSES = (bool, int, float, str, list, dict, NoneType, timedelta, Path, *_RANGES)
+_PLAIN: dict[str, Any] = {"anything": Any, **{each.__name__: each for each in _CLASSES}}
+_JOINED: dict[Any, str] = {
+    Union: "union",
+    UnionType: "union",
+    list: "list",
+    tuple: "tuple",
+    dict: "dict",
+}
 _ANY = "any"
 _SHARED = ("model", "data", "trainer", "seed", "seed_everything")  # sections of every command
 _COMMANDS = ("fit", "validate", "test", "predict")
@@ -284,10 +302,12 @@ def _form(hint: Any) -> Form:  # noqa: ANN401  a type, or a form of one
     if origin is Literal:
         plain = all(isinstance(each, str | int | float | None) for each in inner)
         return ["literal", *inner] if plain else _ANY
-    if origin in (Union, UnionType, list):
-        forms = [_form(each) for each in inner]
-        name = "list" if origin is list else "union"
-        return _ANY if _ANY in forms else [name, *forms]
+    if is_typeddict(hint):
+        fields = {key: _form(each) for key, each in get_type_hints(hint).items()}
+        return _ANY if _ANY in fields.values() else ["mapping", hint.__total__, fields]
+    if origin in _JOINED:
+        forms = ["anything" if each is Any else _form(each) for each in inner]
+        return _ANY if _ANY in forms else [_JOINED[origin], *forms]
     name = getattr(hint, "__name__", "")
     return name if name and _PLAIN.get(name) is hint else _ANY
 
@@ -299,5 +319,9 @@ def _type(form: Form) -> Any:  # noqa: ANN401  a type, or a form of one
     name, *inner = form
     if name == "literal":
         return Literal[tuple(inner)]
-    found = [_type(each) for each in inner]
-    return list[found[0]] if name == "list" else Union[tuple(found)]  # type: ignore[valid-type]  # noqa: UP007
+    if name == "mapping":
+        total, fields = inner
+        return TypedDict("Mapping", {key: _type(each) for key, each in fields.items()}, total=total)  # type: ignore[operator, misc]
+    found = tuple(_type(each) for each in inner)
+    joined: Any = next(origin for origin, said in _JOINED.items() if said == name)
+    return joined[found if len(found) > 1 else found[0]]

@@ -35,6 +35,9 @@ MISTAKES = [
     "--model.objectives.mlm.rat=0.1",
     "--model.objectives.mlmm.rate=0.1",
     "--data.source=x.csv",
+    "--data.batch_size=ten",
+    "--data.max_seq_length={from: a, to: 128}",
+    "--model.optimizer.betas=[0.9]",
     "--seed_everything=abc",
     "--model.encoder.name=berd",
 ]
@@ -112,6 +115,22 @@ def test_mistakes_are_told_without_torch_in_the_parsers_words(
     assert done.stdout.splitlines() == [*expected, "False"]
 
 
+@pytest.mark.slow
+def test_after_a_first_mistake_the_next_is_told_without_torch(
+    cache: Path, tiny_config: Path
+) -> None:
+    run = [sys.executable, "-m", "bertlab", "fit", "--config", str(tiny_config)]
+    first = subprocess.run([*run, MISTAKES[0]], capture_output=True, text=True, check=False)
+    assert (first.returncode, len(list(cache.iterdir()))) == (2, 1)
+    again = subprocess.run(
+        [sys.executable, "-c", TELLS, str(tiny_config), MISTAKES[0]],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert again.stdout.splitlines() == [f"2 {first.stderr.strip()}", "False"]
+
+
 @pytest.mark.first_fast
 @pytest.mark.parametrize(
     "argv",
@@ -123,6 +142,7 @@ def test_mistakes_are_told_without_torch_in_the_parsers_words(
         ("--model.encoder.name", "modern", "--model.optimizer.name", "muon"),
         ("--model.objectives", "[nsp]"),
         ("--data.max_seq_length", "{from: 32, to: 64}", "--trainer.callbacks", "[Timer]"),
+        ("--data.batch_size", "null", "--trainer.max_time", "{hours: 1}"),
         ("--trainer.logger", "[csv]", "--trainer.devices", "[0]", "--seeds", "3"),
     ],
 )
