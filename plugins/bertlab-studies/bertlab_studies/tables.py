@@ -91,14 +91,15 @@ def plan_table(plan: Plan, study_dir: Path, shows: str, reusable: Sequence[Reusa
         state = state_cell(run, study_dir, states[run.id])
         rows.append((run.id, f"done in {there[run.id]}" if run.id in there else state, *shown))
     others = "".join(f"\n{line}" for line in reuse_lines(reusable) if "not reused" in line)
+    costs = f"together at most {tokens:.3g} tokens, {flops:.3g} FLOPs"
+    costs += f" ({left:.3g} left)" if left < flops else ""
+    costs += ", and what is known when the data is read (empty places)"
     return Table(
         f"{study_dir}: {len(rows)} runs",
         ("run", "state", "tokens", "FLOPs"),
         tuple(rows),
         figures=2,
-        note=f"together at most {tokens:.3g} tokens, {flops:.3g} FLOPs"
-        + (f" ({left:.3g} left)" if left < flops else "")
-        + f", and what is known when the data is read (empty places){others}\n{shows}",
+        note=f"{costs if tokens else 'costs are known when the data is read'}{others}\n{shows}",
     )
 
 

@@ -236,6 +236,11 @@ def test_a_plan_says_what_it_can_show(tmp_path: Path, bertlab: Command) -> None:
     code, out, err = bertlab("study", "plan", write_study(tmp_path / "new", **EVALUATE))
     assert code == 0, err
     assert "what it can show: bertlab study design" in out
+    of_a_model = ("--set", "init_from=a-folder")  # which says how large it is when it is read
+    code, out, err = bertlab("study", "plan", write_study(tmp_path / "of", **EVALUATE), *of_a_model)
+    assert code == 0, err
+    assert "costs are known when the data is read" in out
+    assert "0 tokens" not in out
     study = finished(tmp_path)
     code, out, err = bertlab("study", "plan", study.study_dir)
     assert code == 0, err
