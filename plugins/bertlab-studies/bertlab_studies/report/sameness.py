@@ -28,6 +28,7 @@ from bertlab_studies.errors import MixtureError
 from bertlab_studies.execute.run_state import State, is_done
 from bertlab_studies.execute.schedule import Change, OnChange
 from bertlab_studies.plan.plan import Plan, PlannedRun
+from bertlab_studies.plan.stages import STAGES_KEY, read_stages, stage_directory
 from bertlab_studies.plan.study_file import BASE
 from bertlab_studies.plan.values import heads_by_name
 from bertlab_studies.plan.zero_shot import SECTION, is_zero_shot
@@ -77,7 +78,7 @@ def compare_runs(plan: Plan, study_dir: Path) -> Sameness:
         if not is_done(run.directory(study_dir)):
             continue
         with manifest_of(run, study_dir) as manifest:
-            for key, value in data_of(plan, run, manifest).items():
+            for key, value in data_of(plan, run, manifest, study_dir).items():
                 if value is None:
                     silent.append(run.id)
                 else:
@@ -239,7 +240,9 @@ def corpus_now(config: Config) -> str | None:
     return corpus.fingerprint
 
 
-def data_of(plan: Plan, run: PlannedRun, manifest: Manifest) -> dict[Key, str | None]:
+def data_of(
+    plan: Plan, run: PlannedRun, manifest: Manifest, study_dir: Path
+) -> dict[Key, str | None]:
     """Return the hashes of a run's data; None where the manifest does not tell."""
     config = plan.configs[run.variant, run.stage]
     base = plan.configs[run.variant, BASE]
@@ -251,7 +254,8 @@ def data_of(plan: Plan, run: PlannedRun, manifest: Manifest) -> dict[Key, str | 
     }
     start = base["model"].get("init_from")
     if run.stage == BASE and start is not None and not base["model"].get("from_scratch"):
-        found["weights of model.init_from", str(start)] = manifest.get("init_weights")
+        began = _first_manifest(base, run.directory(study_dir), manifest)
+        found["weights of model.init_from", str(start)] = began.get("init_weights")
     if is_zero_shot(config):
         entry = {key: value for key, value in config[SECTION].items() if key != "settings"}
         key = _key(f"rows of {run.stage}", entry, tuple(entry))
@@ -270,6 +274,15 @@ def data_of(plan: Plan, run: PlannedRun, manifest: Manifest) -> dict[Key, str | 
         key = _key(f"rows of {run.stage}, {split}", settings, (*_ROWS, "head"))
         found[key] = splits.get(split, {}).get("fingerprint")
     return found
+
+
+def _first_manifest(config: Config, directory: Path, manifest: Manifest) -> Manifest:
+    """Return the manifest of a run's first stage: the others go on from the one before."""
+    if not config.get(STAGES_KEY):
+        return manifest
+    path = stage_directory(directory, read_stages(config[STAGES_KEY]), 0) / MANIFEST_FILE
+    with explain_damage(path):
+        return read_object(path) if path.is_file() else {}
 
 
 def _machine_of(plan: Plan, run: PlannedRun, manifest: Manifest) -> dict[Key, str]:

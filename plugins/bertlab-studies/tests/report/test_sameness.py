@@ -160,6 +160,25 @@ def test_weights_that_pre_training_goes_on_from(tmp_path: Path) -> None:
     assert odd.id in found
 
 
+def test_weights_that_the_first_stage_goes_on_from(tmp_path: Path) -> None:
+    base = {**SMALL, "model": {**SMALL["model"], "init_from": "somewhere"}}
+    write_yaml(tmp_path / "base.yaml", base)
+    stages = {"first": {"share": 0.5}, "last": {"share": 0.5}}
+    study = opened(tmp_path, variants={"one": {}, "two": {"stages": stages}}, **EVALUATE)
+    for run in study.runs:
+        staged = run.variant == "two" and run.stage == BASE
+        leave(study, run, init_weights=run.id if staged else "a")
+    firsts = [run.directory(study.study_dir) / "stages" / "first" for run in study.runs]
+    staged_ones = [each for each in firsts if "two-base" in str(each)]
+    for place in staged_ones:
+        place.mkdir(parents=True)
+        (place / "manifest.json").write_text('{"init_weights": "a"}')
+    assert compare_runs(study.planned, study.study_dir).mixtures == ()
+    (staged_ones[0] / "manifest.json").write_text('{"init_weights": "b"}')
+    (found,) = compare_runs(study.planned, study.study_dir).mixtures
+    assert found.startswith("weights of model.init_from: a in ")
+
+
 def test_what_a_config_says_may_differ(tmp_path: Path) -> None:
     variants = {"one": {}, "two": {"data.corpus": "other.txt", "data.vocab_size": 200}}
     study = opened(tmp_path, variants=variants, **EVALUATE)
