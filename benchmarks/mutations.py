@@ -5,6 +5,8 @@
     pytest -n auto -m 'not slow' --cov=bertlab --cov-context=test --cov-report=  # with pytest-cov
     python benchmarks/mutations.py --faults 50 --seed 0 --covered .coverage
 
+(In one process, with ``--dist=no`` for ``-n auto``: else pytest-cov records no test.)
+
 A fault is an off-by-one, a dropped term or a swapped branch, in a line that the draw chooses. No
 file is changed: the fault is put in when the module is imported, in the tests' processes and in
 those that they start. First the tests that enter its line run (without ``--covered`` those of the

@@ -4,10 +4,11 @@ import copy
 import math
 from collections.abc import Callable
 from typing import Any
-from unittest.mock import MagicMock
+from unittest.mock import MagicMock, Mock
 
 import pytest
 import torch
+from lightning.pytorch.trainer.connectors.checkpoint_connector import _CheckpointConnector
 from torch import Tensor, nn
 
 from bertlab.checkpoints.training_state import (
@@ -160,3 +161,7 @@ def test_parts_of_another_kind_are_named(key: str, found: object) -> None:
 def test_only_what_fails_while_restoring_is_the_checkpoints() -> None:
     with pytest.raises(KeyError), refusing_other_state("a.ckpt"):
         raise KeyError("a bug of ours")
+    trainer = Mock()
+    trainer.strategy.lightning_module_state_dict.side_effect = KeyError("a bug of a model's")
+    with pytest.raises(KeyError), refusing_other_state("a.ckpt"):  # when the next one is saved
+        _CheckpointConnector(trainer).dump_checkpoint()

@@ -1,5 +1,6 @@
 """The options and the printed report of ``bertlab tokenizer`` and ``bertlab prepare``."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -38,7 +39,11 @@ def test_the_report_counts_what_sampling_leaves_out(
     assert code == 0
     row = next(line for line in out.splitlines() if "documents too short" in line)
     assert row.split()[-2] == "2"
-    assert (tmp_path / "store" / "sampling.json").is_file()
+    sampling = json.loads((tmp_path / "store" / "sampling.json").read_text("utf-8"))
+    padded = sampling["sequences"] * 128  # tokens of a batch whose sequences are as long as can be
+    assert sampling["mean_length"] * sampling["sequences"] == pytest.approx(
+        padded * (1 - sampling["padding_avoided"])
+    )
 
 
 def test_a_corpus_without_pairs_is_prepared_all_the_same(

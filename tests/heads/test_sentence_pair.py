@@ -47,6 +47,14 @@ def test_truncation_equals_hugging_face(hugging_face_tokenizer, a, b, limit, nam
     assert features.truncated == a + b + 3 - len(expected["input_ids"])
 
 
+def test_a_token_of_each_text_has_to_fit() -> None:
+    row = rows_of({"text_a": words(3, 1), "text_b": words(3, 2)})[0]
+    [features] = built_once().encode(row, TOKENIZER, 5)
+    assert features.token_type_ids == [0, 0, 0, 1, 1]
+    with pytest.raises(ConfigError, match="max_seq_length: found 4, expected 5 or more for pairs"):
+        built_once().encode(row, TOKENIZER, 4)
+
+
 @pytest.mark.parametrize("regression", [False, True])
 def test_logits_loss_and_gradients_equal_hugging_face(tmp_path, hugging_face_tokenizer, regression):
     rows = ROWS

@@ -4,6 +4,7 @@ import json
 import pickle
 import re
 import string
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from bertlab.errors import ConfigError, TokenizerError
 from bertlab.tokenizer.files import SPECIAL_TOKENS, WordPieceTokenizer, load_tokenizer
+from bertlab.tokenizer.kinds import train_tokenizer
 from bertlab.tokenizer.words import WordIds
 from tests.tokenizer.samples import train_wordpiece
 
@@ -439,6 +441,11 @@ def test_training_refuses_what_cannot_work(capsys):
         train_wordpiece(TEXT, 5)
     with pytest.raises(ConfigError, match="min_frequency: found 0, expected 1 or more"):
         train_wordpiece(TEXT, 100, min_frequency=0)
+    kind = Mock(train=Mock(side_effect=KeyError))
+    with pytest.raises(ConfigError, match="found 10000001, expected at most 10,000,000"):
+        train_tokenizer(kind, TEXT, 10_000_001)
+    with pytest.raises(KeyError):  # the kind is asked for the most that there may be
+        train_tokenizer(kind, TEXT, 10_000_000)
     train_wordpiece(TEXT, 30_000)
     told = capsys.readouterr().err
     assert re.search(r"bertlab: warning: the text gives only \d+ of the 30,000 tokens", told)

@@ -13,6 +13,7 @@ from transformers import AutoTokenizer, BertForPreTraining
 from bertlab import load
 from bertlab.checkpoints.run_checkpoint import read_run_checkpoint
 from bertlab.plugins import index as plugins
+from bertlab.training.results import read_curves
 from tests.conftest import Command
 from tests.plugins.strange_packages import install
 
@@ -45,6 +46,9 @@ def test_a_run_directory_holds_all_that_a_run_is(tiny_run: Path) -> None:
     config = yaml.safe_load((tiny_run / "config.yaml").read_text())
     assert config["model"]["objectives"] == {"mlm": config["model"]["objectives"]["mlm"], "nsp": {}}
     assert config["model"]["objectives"]["mlm"]["rate"] == 0.15
+    steps, norms = read_curves(tiny_run)["gradient_norm"]
+    assert len(steps) == 6
+    assert min(norms) > 0
 
 
 def test_the_resolved_config_repeats_the_run_bit_for_bit(

@@ -5,15 +5,19 @@ import shutil
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
 import yaml
 
+from bertlab.checkpoints.run_checkpoint import RUN_KEY
 from bertlab.config import recorded as versions
 from bertlab.config.merge import read_request
 from bertlab.config.recorded import computed, decides
 from bertlab.config.run_config import parse_request
+from bertlab.model.module import BertModule
+from bertlab.training.record import RunRecord
 from tests.conftest import Command
 
 RELEASED = Path(__file__).with_name("released")
@@ -68,6 +72,17 @@ def test_a_released_run_goes_on(place: Path, bertlab: Command, name: str) -> Non
         assert weights.keys() == end["state_dict"].keys()
         for key, value in weights.items():
             assert torch.allclose(value, end["state_dict"][key], atol=1e-6), key
+
+
+def test_one_process_of_several_tells_of_other_draws(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = RunRecord(tmp_path, {}, goes_on=True)
+    checkpoint = {RUN_KEY: {"random_states": []}}
+    for is_first in (True, False):
+        trainer = Mock(is_global_zero=is_first)
+        record.on_load_checkpoint(trainer, Mock(spec=BertModule), checkpoint)
+        assert ("dropout is no longer drawn" in capsys.readouterr().err) == is_first
 
 
 @pytest.mark.first_fast

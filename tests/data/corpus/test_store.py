@@ -117,11 +117,12 @@ def test_an_exception_leaves_nothing_behind(tmp_path, error):
 
 def test_a_full_disk_is_one_clear_error(tmp_path):
     def fill_disk(writer):
+        writer.add_documents([5] * 100_000, [100_000], [1])  # of 2 bytes each
         writer._columns["tokens"]._file.close()
         writer._columns["tokens"]._file = Path("/dev/full").open("wb")  # noqa: SIM115
         writer.add_documents([5] * 100_000, [100_000], [1])
 
-    with pytest.raises(OutputError, match=r"the disk is full: 1 documents .* MB are free"):
+    with pytest.raises(OutputError, match=r"full: 2 documents took 0\.2 MB .* MB are free"):
         write_and_then(tmp_path / "store", fill_disk)
     assert list(tmp_path.iterdir()) == []
 

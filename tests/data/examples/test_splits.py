@@ -1,4 +1,5 @@
 import unicodedata
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -155,3 +156,7 @@ def test_decomposed_texts_are_reported(tmp_path, form, said):
     encoded = encode_examples(head, split.rows, TOKENIZER, 32)
     report = dict(report_split(split, encoded, head))
     assert report.get("not in NFC", "").partition(",")[0] == (said or "")
+    assert "in the source" not in report
+    split = replace(split, skipped={"an empty text": 2, "no gold label": 1})
+    report = dict(report_split(split, encoded, head, of_source=4))
+    assert report["in the source"] == "10 = 3 + 4 held out + 3 left out"
