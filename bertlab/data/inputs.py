@@ -121,9 +121,9 @@ def texts_for_head(
             f"data.text: the head reads {names}, expected --input FILE with a file that has them"
         )
     if (text_pairs is None) != (len(needed) == 1):
-        found, expected = ("none", "one") if text_pairs is None else ("one", "none: --text alone")
+        given, expected = ("none", "one") if text_pairs is None else ("one", "none: --text alone")
         raise ConfigError(
-            f"data.text_pair: found {found}, but the head reads {names}; expected {expected}"
+            f"data.text_pair: found {given}, but the head reads {names}; expected {expected}"
         )
     for row in given_texts(texts or (), text_pairs):
         found = list(row.values.values())

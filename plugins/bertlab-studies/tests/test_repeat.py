@@ -137,6 +137,7 @@ def test_where_no_run_begins_nothing_is_left(
     [
         (("--model.optimizer.lerning_rate=1",), "lerning_rate: no such key; did you mean"),
         (("--data.batch_size=0",), "data.batch_size: found 0, expected 1 or more"),
+        (("--seeds=[1,2,1]",), r"seeds: found \[1, 2, 1\], expected each seed once"),
     ],
 )
 def test_what_is_wrong_is_told_before_the_first_run(
