@@ -166,7 +166,8 @@ def _below(state: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
 
 def one_head(start: Pretrained, name: str | None, key: str = "--head") -> Pretrained:
     """Return what a checkpoint holds of one of its heads, in the form of a run with one head."""
-    config = start.config or {"model": {}}  # of a Hugging Face folder there is none
+    its_own = {} if start.head is None else {"head": head_settings(start.head)}
+    config = start.config or {"model": its_own}  # of a Hugging Face folder there is none
     chosen = choose_head(config, name, start.source, key)
     if chosen is None:
         return start

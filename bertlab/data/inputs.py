@@ -116,15 +116,14 @@ def texts_for_head(
     needed = [column for column in columns if column.required and not column.is_truth]
     names = ", ".join(column.name for column in needed)
     splits = len(needed) == 1 and needed[0].kind == "texts"
-    if not splits and any(column.kind != "text" for column in needed):
+    if not splits and (len(needed) > 2 or any(column.kind != "text" for column in needed)):
         raise ConfigError(
             f"data.text: the head reads {names}, expected --input FILE with a file that has them"
         )
-    given = 1 if text_pairs is None else 2
-    if given != len(needed):
+    if (text_pairs is None) != (len(needed) == 1):
+        given, expected = ("none", "one") if text_pairs is None else ("one", "none: --text alone")
         raise ConfigError(
-            f"data.text: the head reads {names}, expected "
-            f"{'--text and --text_pair' if len(needed) == 2 else '--text alone'}"
+            f"data.text_pair: found {given}, but the head reads {names}; expected {expected}"
         )
     for row in given_texts(texts or (), text_pairs):
         found = list(row.values.values())

@@ -11,7 +11,7 @@ from bertlab.heads.classification import SequenceClassifier
 class SingleSentence(SequenceClassifier):
     """Predict a label or a score of a text: CoLA, SST-2."""
 
-    columns = (Column("text"), Column("label", "label", is_truth=True))
+    columns = (Column("text", aliases=("sentence",)), Column("label", "label", is_truth=True))
 
     def encode(self, example: Example, tokenizer: Tokenizer, max_seq_length: int) -> list[Features]:
         """Return ``[CLS] text [SEP]``; what does not fit is cut off the end."""
@@ -34,7 +34,11 @@ def text_features(example: Example, tokenizer: Tokenizer, max_seq_length: int) -
 class SentencePair(SequenceClassifier):
     """Predict a label or a score of two texts: MNLI, QQP, QNLI, STS-B, MRPC, RTE, WNLI."""
 
-    columns = (Column("text_a"), Column("text_b"), Column("label", "label", is_truth=True))
+    columns = (
+        Column("text_a", aliases=("text", "sentence1", "premise", "question1")),
+        Column("text_b", aliases=("text_pair", "sentence2", "hypothesis", "question2")),
+        Column("label", "label", is_truth=True),
+    )
     splits_by = "text_a"
 
     def encode(self, example: Example, tokenizer: Tokenizer, max_seq_length: int) -> list[Features]:

@@ -58,8 +58,8 @@ class BestCheckpoint(ModelCheckpoint):
     def on_train_batch_end(self, trainer: Trainer, *_: Any, **__: Any) -> None:  # noqa: ANN401
         """Save by steps or by time; where an evaluation follows, after it."""
         # accumulating 4: only behind batches 3, 7, 11, …, where an optimiser step has ended
-        done = trainer.fit_loop.batch_idx + 1
-        if done % trainer.accumulate_grad_batches or not self._is_due(trainer):
+        ends = not (trainer.fit_loop.batch_idx + 1) % trainer.accumulate_grad_batches
+        if not (ends and self._is_due(trainer)):
             return
         fetcher = trainer.fit_loop._data_fetcher
         assert fetcher is not None, "training has begun"
@@ -178,17 +178,6 @@ def choose_monitor(
     return monitor, better or mode
 
 
-def _direct_schedule(model: BertModule) -> None:
-    """Give the schedule the metric that it goes by, if any, and which end of that is better."""
-    schedule, key = model.optimizer_config.schedule, "model.optimizer.schedule"
-    if schedule.monitor is not None:
-        schedule.monitor, schedule.mode = choose_monitor(
-            schedule.monitor, model, schedule.mode, key
-        )
-        if not str(schedule.monitor).startswith("val/"):
-            raise ConfigError(f"{key}.monitor: found {schedule.monitor}, expected one of val/…")
-
-
 def check_checkpoints(settings: Mapping[str, Any]) -> None:
     """Raise ConfigError for settings of ``checkpoint`` by which one file would replace another."""
     name, several = settings["filename"], settings["save_top_k"] not in (0, 1)
@@ -217,7 +206,13 @@ def _check_figures(filename: str, model: BertModule) -> None:
 
 def direct_callbacks(trainer: Trainer, model: BertModule, given: object) -> None:
     """Give EarlyStopping, ModelCheckpoint and schedule the better end of what they monitor."""
-    _direct_schedule(model)
+    schedule, key = model.optimizer_config.schedule, "model.optimizer.schedule"
+    if schedule.monitor is not None:
+        schedule.monitor, schedule.mode = choose_monitor(
+            schedule.monitor, model, schedule.mode, key
+        )
+        if not str(schedule.monitor).startswith("val/"):
+            raise ConfigError(f"{key}.monitor: found {schedule.monitor}, expected one of val/…")
     callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
     # a file has a mapping, --trainer.callbacks its text, --trainer.callbacks+ a Namespace
     given = load_yaml(given) if isinstance(given, str) else given

@@ -257,9 +257,8 @@ class StopOnSignal(Callback):
     def on_train_batch_end(self, trainer: Trainer, *_: Any, **__: Any) -> None:  # noqa: ANN401
         """Save where a step ends, if any process was asked to."""
         # accumulating 4: only behind batches 3, 7, 11, …, where an optimiser step has ended
-        if (trainer.fit_loop.batch_idx + 1) % trainer.accumulate_grad_batches:
-            return
-        if not _any_device(trainer, self.number is not None):  # all stop at the same step
+        ends = not (trainer.fit_loop.batch_idx + 1) % trainer.accumulate_grad_batches
+        if not (ends and _any_device(trainer, self.number is not None)):  # all at the same step
             return
         # equal on all: so is the exit code
         again = (each for each in self.afterwards if _any_device(trainer, self.number == each))

@@ -213,8 +213,12 @@ class RunRecord(Callback):
         here = {"": self.labels, **self.head_labels}
         there = {"": stored.get("labels"), **stored.get("head_labels", {})}
         check_same_labels(here, there)
-        if trainer.is_global_zero:
-            self._tell_of_other_code(stored.get(KEY))
+        changes = changes_of_code(self.facts, stored.get(KEY) or self.before)  # of an older one
+        if changes and trainer.is_global_zero:
+            warn(
+                "the run continues with other code than its checkpoint was written with: "
+                f"{', '.join(changes)}; it is the same run only as far as these compute the same"
+            )
         if "random_states" in stored and trainer.is_global_zero:  # of bertlab 0.1.0's early days
             warn(
                 "dropout is no longer drawn as when this run began: if it has dropout, it "
@@ -227,15 +231,6 @@ class RunRecord(Callback):
         if trainer.ckpt_path is not None:
             for each in trainer.optimizers:
                 watch_loading(each, str(trainer.ckpt_path))
-
-    def _tell_of_other_code(self, before: dict[str, Any] | None) -> None:
-        """Warn if the checkpoint was written by other code; the manifest tells of an older one."""
-        changes = changes_of_code(self.facts, before or self.before)
-        if changes:
-            warn(
-                "the run continues with other code than its checkpoint was written with: "
-                f"{', '.join(changes)}; it is the same run only as far as these compute the same"
-            )
 
     @contextlib.contextmanager
     def kept_if_it_begins(self, checkpoint: str | None) -> Iterator[None]:

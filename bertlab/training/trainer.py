@@ -17,7 +17,7 @@ from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvir
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.accelerators import AcceleratorRegistry
-from lightning.pytorch.callbacks import LearningRateFinder, ProgressBar
+from lightning.pytorch.callbacks import ProgressBar
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
 from lightning.pytorch.profilers import AdvancedProfiler, Profiler, PyTorchProfiler, SimpleProfiler
 from lightning.pytorch.strategies import DDPStrategy, Strategy, StrategyRegistry
@@ -114,11 +114,10 @@ def make_trainer(
     arguments = dict(settings)
     _check_numbers(arguments)
     _check_names(arguments)
-    _check_steps(arguments)
     _follow_torchrun(arguments)
     shown = _without_second_bar(arguments, callbacks)
     arguments["callbacks"] = [*(arguments["callbacks"] or []), *shown]
-    _check_finder(arguments["callbacks"])
+    _check_steps(arguments)
     if directory is None:
         arguments["logger"] = False
     elif isinstance(arguments["profiler"], str):
@@ -150,14 +149,6 @@ def make_trainer(
     return trainer
 
 
-def _check_finder(callbacks: Sequence[Callback]) -> None:
-    """Refuse Lightning's finder of a learning rate where no package gives it to the schedule."""
-    finds = any(isinstance(each, LearningRateFinder) for each in callbacks)
-    if finds and not any(hasattr(each, "takes_found_rate") for each in callbacks):
-        name = "LearningRateFinder"
-        raise TrainerError(f"trainer.callbacks: found {name}{where_to_get('callback', name)}")
-
-
 def _without_second_bar(arguments: dict[str, Any], added: Sequence[Callback]) -> list[Callback]:
     """Return callbacks of packages without their bar, where the config has its own or none."""
     given = any(isinstance(each, ProgressBar) for each in arguments["callbacks"] or ())
@@ -180,13 +171,12 @@ def _follow_torchrun(arguments: dict[str, Any]) -> None:
 
 def _check_torchrun(trainer: Trainer, devices: object) -> None:
     """Refuse another number of processes than torchrun has started on this machine."""
-    if TorchElasticEnvironment.detect():
-        here = int(os.environ["LOCAL_WORLD_SIZE"])
-        if trainer.num_devices != here:
-            raise TrainerError(
-                f"trainer.devices: found {devices}, but torchrun starts {here} here "
-                "(--nproc_per_node); expected that number, or auto"
-            )
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", "0"))
+    if TorchElasticEnvironment.detect() and trainer.num_devices != here:
+        raise TrainerError(
+            f"trainer.devices: found {devices}, but torchrun starts {here} here "
+            "(--nproc_per_node); expected that number, or auto"
+        )
 
 
 def _check_numbers(arguments: Mapping[str, Any]) -> None:
@@ -202,10 +192,13 @@ def _check_numbers(arguments: Mapping[str, Any]) -> None:
 
 def _check_steps(arguments: Mapping[str, Any]) -> None:
     """Refuse what would make other steps, or none, without a word."""
-    for each in arguments["callbacks"] or ():
-        for name in (kind.__name__ for kind in type(each).__mro__):
-            if name in _REFUSED:
-                raise TrainerError(f"trainer.callbacks: found {name}: {_REFUSED[name]}")
+    callbacks = arguments["callbacks"]
+    takes_rate = any(hasattr(each, "takes_found_rate") for each in callbacks)
+    for name in (kind.__name__ for each in callbacks for kind in type(each).__mro__):
+        if name in _REFUSED:
+            raise TrainerError(f"trainer.callbacks: found {name}: {_REFUSED[name]}")
+        if name == "LearningRateFinder" and not takes_rate:  # no package gives it to the schedule
+            raise TrainerError(f"trainer.callbacks: found {name}{where_to_get('callback', name)}")
     refused = {
         "overfit_batches": "0: every epoch has other sequences; overfit a small text or file",
         "barebones": "false: a run has logs and checkpoints; trainer.logger: false has no logs",
@@ -249,9 +242,18 @@ def _strategy(given: Strategy | str) -> Strategy | str:
     return found or given
 
 
+_OF_DEVICES = re.compile(  # refusals of the CPU, of any accelerator, and of GPUs
+    "`devices` selected|.*value is not a valid input|You requested gpu|GPUs re|Device ID|invalid li"
+)
+
+
 def _named(error: Exception, arguments: Mapping[str, Any]) -> str:
     """Return what Lightning refuses with the key that it speaks of."""
     refusal = " ".join(str(error).split())
+    if _OF_DEVICES.match(refusal):
+        gpus = 0 if arguments["accelerator"] == "cpu" else torch.cuda.device_count()
+        number = f"1 to {gpus} GPUs, a list of theirs as [0]" if gpus else "1 or more processes"
+        return f"trainer.devices: found {arguments['devices']!r}, expected {number}, or auto"
     for key in ("devices", "strategy", *arguments):  # one of devices speaks of accelerators too
         found = arguments[key]
         # transformer-engine: Requirement 'transformer_engine>=0.11.0' not met

@@ -140,7 +140,12 @@ def test_the_tiny_config_itself_is_accepted(tiny_run: Path) -> None:
             "--model.init_from https://huggingface.co/own/name",
             ["is an address, expected the model's name on the hub: own/name"],
         ),
-        ("--trainer.devices 0", ["devices", "0"]),
+        ("--trainer.devices 0", ["E105: trainer.devices: found '0', expected 1 ", ", or auto"]),
+        ("--trainer.devices=cuda:0", ["trainer.devices: found 'cuda:0', expected 1 ", ", or auto"]),
+        (
+            "--trainer.accelerator cpu --trainer.devices=-1",
+            ["trainer.devices: found '-1', expected 1 or more processes, or auto"],
+        ),
         ("--trainer.val_check_interval 2.5", ["2.5", "val_check_interval"]),
         ("--trainer.max_time abc", ["abc", "DD:HH:MM:SS"]),
         ("--checkpoint.save_top_k -5", ["save_top_k=-5", ">= -1"]),
@@ -162,6 +167,10 @@ CHECKED_LATE = [
     ("--trainer.accelerator gpuu", ["trainer", "gpuu", "cpu"]),
     ("--trainer.strategy dpp", ["trainer", "dpp"]),
     ("--trainer.devices [a]", ["trainer", "devices"]),
+    (
+        "--trainer.accelerator cpu --trainer.devices=[0]",
+        ["trainer.devices: found [0], expected 1 or more processes, or auto"],
+    ),
     ("--trainer.val_check_interval 0", ["trainer.val_check_interval", "0"]),
     ("--trainer.accumulate_grad_batches 0", ["trainer.accumulate_grad_batches", "0"]),
     (

@@ -93,7 +93,11 @@ def test_the_last_step_is_saved_and_scored_wherever_evaluations_fall(
     code, output, _ = bertlab("validate", "--ckpt_path", run)
     assert code == 0
     assert f"{json.loads(results)['mlm/loss']:,.3f}" in output
-    assert bertlab("fit", "--ckpt_path", run)[0] == 0  # nothing is left to do
+    code, output, _ = bertlab("fit", "--ckpt_path", run)
+    assert code == 0  # nothing is left to do
+    assert f"{run} ended at step 5; to train longer, " in output
+    assert f"--model.init_from {run} --trainer.max_steps N\n" in output
+    assert "continues" not in output
     assert (run / "results.json").read_text() == results
 
 

@@ -327,7 +327,9 @@ def test_a_head_that_reads_one_text_takes_no_pair(bertlab: Command, classifier: 
         "predict", "--ckpt_path", classifier, "--text", "a", "--text_pair", "b"
     )
     assert code == 2
-    assert "the head reads text, expected --text alone" in error
+    assert (
+        "data.text_pair: found one, but the head reads text; expected none: --text alone" in error
+    )
 
 
 @pytest.mark.first_fast
@@ -338,6 +340,10 @@ def test_a_hugging_face_folder_is_a_checkpoint(
     run = request.getfixturevalue(source)
     folder = tmp_path / "hf"
     assert bertlab("export", run, folder)[0] == 0
+    code, _, error = bertlab("export", folder, tmp_path / "again", "--head", "pair")
+    own = "one, single_sentence" if source == "classifier" else "none"
+    assert code == 2
+    assert f"--head: found 'pair', but {folder} does not have several (it has {own})" in error
     text = "The [MASK] is red." if source == "tiny_run" else "It is red."
     (by_folder,) = predicted(bertlab, folder, "--text", text)
     (by_run,) = predicted(bertlab, run, "--text", text)

@@ -94,7 +94,7 @@ def map_columns(
         elif raw.rows_vary and options:  # a later row may have it
             mapped.append(Mapped(column, options[0], _place(options[0], column.name), None))
     if missing:
-        raise _missing(raw, missing)
+        raise _missing(raw, missing, taken)
     return mapped
 
 
@@ -152,17 +152,19 @@ def _resolve(source: ColumnSource, columns: Sequence[str], taken: set[str]) -> C
     return None
 
 
-def _missing(raw: RawExamples, missing: Mapping[str, Sequence[ColumnSource]]) -> DataError:
+def _missing(
+    raw: RawExamples, missing: Mapping[str, Sequence[ColumnSource]], taken: set[str]
+) -> DataError:
     numbered = raw.columns == tuple(map(str, range(len(raw.columns))))
-    others = [column for column in raw.columns if not is_place(column)]
+    others = [each for each in raw.columns if not is_place(each) and each not in taken]
     found = []
     for name, options in missing.items():
         names = _names({name: options})
         fitting = [each for each in names if is_place(each) == numbered] or names
         lacking = [each for each in fitting if each not in raw.columns]
-        from_them = "" if lacking == [name] else f", which {name!r} comes from"
-        sought = f"no column {' or '.join(map(repr, lacking))}{from_them}"
-        found.append(f"{sought}{nearest(lacking[0], others)}")
+        of_them = f"{' or '.join(map(repr, lacking))}, which {name!r} comes from"
+        sought = f"no column {repr(name) if name in lacking else of_them}"
+        found.append(sought + next(filter(None, (nearest(each, others) for each in lacking)), ""))
     if numbered and len(raw.columns) == 1:
         return DataError(f"{raw.name}: {sought}: its lines have one column alone; check the format")
     shown = ", ".join(map(repr, raw.columns[:_MOST_SHOWN]))

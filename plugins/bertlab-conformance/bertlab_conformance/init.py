@@ -30,6 +30,14 @@ PRETRAINING = "pretraining"
 _FOLDER = "templates/"  # in the names of these configs
 # the words that a template has where the user's own belong
 _FILE, _RUNS = "my.yaml", ("runs/finetune-my", "runs/my")
+_OF_DATA = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".parquet")  # which fit takes for no config
+# heads, and what other programs call these kinds
+_OTHER_NAMES = {
+    **dict.fromkeys(("single_sentence", "text-classification", "sentiment"), "classification"),
+    **dict.fromkeys(("sentence_pair", "nli", "similarity"), "pair"),
+    **dict.fromkeys(("tagging", "token-classification"), "ner"),
+    **dict.fromkeys(("span", "question-answering", "squad"), "qa"),
+}
 
 
 def main(argv: list[str]) -> int:
@@ -51,8 +59,7 @@ def main(argv: list[str]) -> int:
     kind, path = given[0], Path(given[1])
     if kind not in texts:
         raise _no_kind(given, texts)
-    if path.exists():
-        raise OutputError(f"{path}: exists, expected a new file")
+    _check_new(path)
     said: list[str] = []
     if kind == PRETRAINING:
         from bertlab_conformance.init_place import PLACES, ask_place, for_place  # noqa: PLC0415
@@ -78,12 +85,20 @@ def main(argv: list[str]) -> int:
     return 0
 
 
+def _check_new(path: Path) -> None:
+    if path.exists():
+        raise OutputError(f"{path}: exists, expected a new file")
+    if path.suffix in _OF_DATA:
+        new = path.with_suffix(".yaml")
+        raise OutputError(f"{path}: found a name of data, expected a config to write, as {new}")
+
+
 def _no_kind(given: list[str], kinds: Collection[str]) -> CommandError:
     kind, file = given
     if file in kinds:
         typed = shlex.join(["bertlab", "init", file, kind])
         return CommandError(f"init: found {shlex.join(given)}, expected the kind first: {typed}")
-    hint = f"{nearest(kind, kinds)} (there are: {', '.join(kinds)})"
+    hint = f"{nearest(_OTHER_NAMES.get(kind, kind), kinds)} (there are: {', '.join(kinds)})"
     return CommandError(f"init: no kind is called {kind!r}{hint}")
 
 

@@ -173,6 +173,12 @@ def test_a_pre_training_of_ones_own(
     [
         (["nerr", "my.yaml"], "no kind is called 'nerr'; did you mean 'ner'?"),
         (["ner"], "expected KIND FILE, as in bertlab init ner my.yaml"),
+        (["sentence_pair", "my.yaml"], "'sentence_pair'; did you mean 'pair'?"),
+        (["token-classification", "my.yaml"], "did you mean 'ner'?"),
+        (
+            ["ner", "nowhere/my.csv"],
+            "expected a config to write, as nowhere/my.yaml",
+        ),
         (["ner", "--output", "x"], "expected KIND FILE"),
     ],
 )

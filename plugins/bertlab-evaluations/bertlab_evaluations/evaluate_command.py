@@ -131,7 +131,7 @@ def _named(argv: list[str], helping: bool) -> list[str]:
         if "--ckpt_path" in given:
             raise CommandError(f"evaluate: found {model} and --ckpt_path, expected one model")
         options += ["--ckpt_path", model]
-    for name in words:
+    for name in (each.removeprefix(_FOLDER) for each in words):  # as studies/NAME is a study
         if other := {"--evaluation", "--config"} & given:
             raise CommandError(f"evaluate: found {name} and {min(other)}, expected one of them")
         is_config = name in _known() or name.endswith(".yaml")
@@ -154,6 +154,9 @@ def _check_name(name: str, model: str | None) -> None:
     if model in known:
         typed = shlex.join(["bertlab", "evaluate", name, str(model)])
         raise CommandError(f"evaluate: found {model} {name}, expected the model first: {typed}")
+    if Path(name).is_file():
+        typed = f"bertlab evaluate {shlex.quote(model or 'MODEL')} NAME --data {shlex.quote(name)}"
+        raise CommandError(f"evaluate: found the file {name}, expected an evaluation: {typed}")
     if hint := nearest(name, known):
         raise CommandError(f"evaluate: no evaluation is called {name!r}{hint}")
 

@@ -57,6 +57,8 @@ def test_a_known_name_with_data_of_ones_own(
         (["RUN", "blimp", "--evaluation", "probing"], "found blimp and --evaluation"),
         (["RUN", "blimp", "stsb"], "expected MODEL NAME"),
         (["RUN", "blmp"], "no evaluation is called 'blmp'; did you mean 'blimp'?"),
+        (["RUN", "evaluations/blmp"], "no evaluation is called 'blmp'; did you mean 'blimp'?"),
+        (["RUN", __file__], f"expected an evaluation: bertlab evaluate RUN NAME --data {__file__}"),
         (["blimp", "RUN"], "expected the model first: bertlab evaluate RUN blimp"),
         (["RUN", "all", "--data", "x"], "has 3 evaluations, expected one"),
         (["RUN"], "expected NAME or --config FILE"),

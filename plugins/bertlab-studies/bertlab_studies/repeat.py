@@ -168,10 +168,9 @@ def find_repetition(request: Request) -> Repetition:
     kept = "false" if keeps in _OFF else keeps
     rest += ["--seeds=null", "--against_scratch=false", f"--keep_predictions={kept}"]
     numbers = None if seeds in _OFF else tuple(seed_list(parse_value(seeds, "--seeds")))
-    if request.init_from is None:  # which would bring sizes; then the first run tells
-        named = read_request(rest)
-        config = resolve_request(named)
-        check_config(named, config, known_encoder(config))
+    named = read_request(rest)
+    config = resolve_request(named)
+    check_config(named, config, known_encoder(config))
     asked = json.loads(
         json.dumps(without_secrets(asked), default=str)
     )  # as it is read back, to be compared
@@ -207,13 +206,15 @@ def fit_repeatedly(repetition: Repetition) -> int:
     if not summary.exit_code:
         report(repetition)
         return 0
-    for line in summary.lines(study_dir, "the same command"):
-        say(line)
     code = summary.exit_code
     if summary.stopped_by is None:
         first = next(run for run in runs if run.id in summary.failed)
         code = read_attempts(first, study_dir)[-1].exit_code or 1
-    if not any((run.directory(study_dir) / MANIFEST_FILE).exists() for run in runs):
+    has_begun = any((run.directory(study_dir) / MANIFEST_FILE).exists() for run in runs)
+    if has_begun or code != 2:  # the refusal was shown as the run told it, and its log goes
+        for line in summary.lines(study_dir, "the same command"):
+            say(line)
+    if not has_begun:
         _leave_nothing(study_dir)
     return code if code > 0 else 128 - code  # negative: killed by a signal
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bertlab.config.merge import read_request
-from bertlab.errors import OutputError
+from bertlab.errors import ConfigError, OutputError
 from bertlab_studies import repeat
 from bertlab_studies.errors import StudyChangedError
 from bertlab_studies.execute.run_state import Outcome, read_attempts
@@ -119,12 +119,34 @@ def test_what_an_attempt_in_the_common_directory_left_is_removed_and_nothing_els
     assert [len(read_attempts(run, run_dir)) for run in repetition.runs()] == [1, 0]
 
 
-def test_where_no_run_begins_nothing_is_left(tmp_path: Path, run_dir: Path) -> None:
+def test_where_no_run_begins_nothing_is_left(
+    run_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     nothing = Repetition(("--seconds=many",), run_dir, (1, 2), against_scratch=False)
     run_dir.mkdir(parents=True)
     (run_dir / "plan.json").write_text("{}")
     assert fit_repeatedly(nothing) == 2
     assert not run_dir.exists()
+    said = capsys.readouterr().out
+    assert said.count("invalid float value") == 1, "once, as the run said it"
+    assert "log:" not in said, "it is gone, too"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (("--model.optimizer.lerning_rate=1",), "lerning_rate: no such key; did you mean"),
+        (("--data.batch_size=0",), "data.batch_size: found 0, expected 1 or more"),
+        (("--seeds=[1,2,1]",), r"seeds: found \[1, 2, 1\], expected each seed once"),
+    ],
+)
+def test_what_is_wrong_is_told_before_the_first_run(
+    tmp_path: Path, given: tuple[str, ...], expected: str
+) -> None:
+    asked_for = ("finetune/quickstart", "--model.init_from=run", f"--run_dir={tmp_path}/runs")
+    with pytest.raises(ConfigError, match=expected):
+        found("--config", *asked_for, *given)
+    assert not list(tmp_path.iterdir())
 
 
 def found(*arguments: object) -> Repetition:

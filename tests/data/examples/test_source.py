@@ -226,7 +226,7 @@ def test_renamed_classes_of_the_source(source):
 
 def test_missing_column_of_the_source(source):
     location, split = source
-    fails(read, location, PAIR, split=split, matches=["no column 'text_a'", "columns there: 'tok"])
+    fails(read, location, PAIR, split=split, matches=["no column 'text_b'; col", "there: 'tok"])
 
 
 def test_hub_errors():

@@ -175,6 +175,35 @@ def test_damaged_gzip(tmp_path):
     fails(read, path, matches="a.tsv.gz: damaged gzip file")
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("text", "text_pair"),
+        ("sentence1", "sentence2"),
+        ("premise", "hypothesis"),
+        ("question1", "question2"),
+        ("text_a", "sentence2"),
+    ],
+)
+def test_columns_have_the_names_of_published_files(tmp_path, first, second):
+    """GLUE's, and those that ``predict`` itself takes."""
+    expected = [{"text_a": "Rain.", "text_b": "Sun.", "label": "no"}]
+    path = write(tmp_path / "a.csv", f"id,{first},{second},label\n1,Rain.,Sun.,no\n")
+    assert values(path, PAIR) == expected
+    path = write(tmp_path / "a.jsonl", f'{{"{first}":"Rain.","{second}":"Sun.","label":"no"}}')
+    assert values(path, PAIR) == expected
+    path = write(tmp_path / "b.tsv", "sentence\tlabel\nRain.\tno\n")
+    assert values(path) == [{"text": "Rain.", "label": "no"}]
+
+
+def test_a_missing_column_is_named_once_and_the_nearest_is_one_that_is_free(tmp_path):
+    path = write(tmp_path / "a.csv", "text,sentence_2,label\nRain.,Sun.,no\n")
+    message = "no column 'text_b'; did you mean 'sentence_2'?; columns there: 'text', 'sentence_2'"
+    fails(read, path, PAIR, matches=message)
+    path = write(tmp_path / "b.csv", "text,label\nRain.,no\n")
+    fails(read, path, PAIR, matches="no column 'text_b'; columns there: 'text', 'label'; name")
+
+
 BAD_COLUMNS = [
     ({"text": "txet"}, ["no column 'txet', which 'text' comes from; did you mean 'text'?"]),
     ({"labels": "label"}, ["the head reads no 'labels'; did you mean 'label'?", "text, label"]),

@@ -158,7 +158,8 @@ def seed_list(given: object) -> list[int]:
         not isinstance(seeds, list)
         or not seeds
         or any(type(seed) is not int or seed < 0 for seed in seeds)
-        or len(set(seeds)) < len(seeds)
     ):
         raise ConfigError(f"seeds: found {given!r}, expected a number of seeds or a list: [1, 2]")
+    if len(set(seeds)) < len(seeds):
+        raise ConfigError(f"seeds: found {given!r}, expected each seed once")
     return seeds
