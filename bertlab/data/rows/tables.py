@@ -364,7 +364,7 @@ class _Array:
         self.pieces = in_pieces(chain([first], lines))
         self.text = next(self.pieces)
         self.name, self.number = name, number  # of the line with which the text begins
-        self.at = 0
+        self.at = self.before = 0  # of that line, the characters in front of the text
         self._sign()
         self.at += 1  # behind the bracket
 
@@ -408,6 +408,7 @@ class _Array:
     def _more(self) -> bool:
         """Read on, at least as much again as waits to be parsed; return whether there was more."""
         done, self.text = self.text[: self.at], self.text[self.at :]
+        self.before = len(done) - 1 - done.rfind("\n") + ("\n" not in done) * self.before
         self.number, self.at = self.number + done.count("\n"), 0
         parts, size = [self.text], 0
         for piece in self.pieces:
@@ -424,7 +425,7 @@ class _Array:
 
     def _malformed(self, reason: str, place: int) -> DataError:
         line = self.number + self.text.count("\n", 0, place)
-        column = place - self.text.rfind("\n", 0, place)
+        column = place - (end := self.text.rfind("\n", 0, place)) + (end < 0) * self.before
         return DataError(
             f"{self.name}:{line}: malformed JSON ({reason}, column {column}); expected {_EXPECTED}"
         )

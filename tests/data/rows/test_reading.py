@@ -289,6 +289,22 @@ def test_broken_arrays(tmp_path, text):
         list(read_json(path).rows)
 
 
+@pytest.mark.parametrize("apart", [", ", ",\n"])
+@pytest.mark.parametrize("wrong", ["{x}", '{"text"}', '{"a": 1}}'])
+def test_a_mistake_in_an_array_has_the_line_and_column_that_json_tells(tmp_path, apart, wrong):
+    rows = [f'{{"text": "number {n}"}}' for n in range(6_000)]  # more than is read at once
+    text = f"[{apart.join([*rows, wrong])}]"
+    path = tmp_path / "a.json"
+    path.write_text(text)
+    with pytest.raises(json.JSONDecodeError) as expected:
+        json.loads(text)
+    with pytest.raises(DataError) as found:
+        list(read_json(path).rows)
+    error = expected.value
+    place = f"a.json:{error.lineno}: malformed JSON ({error.msg}, column {error.colno})"
+    assert place in str(found.value)
+
+
 cells = st.one_of(st.none(), st.sampled_from(["", " ", "A text.", "Another one, here.", 'A "b".']))
 
 
