@@ -321,7 +321,7 @@ def _type(form: Form) -> Any:  # noqa: ANN401  a type, or a form of one
         return Literal[tuple(inner)]
     if name == "mapping":
         total, fields = inner
-        return TypedDict("Mapping", {key: _type(each) for key, each in fields.items()}, total=total)  # type: ignore[operator, misc]
+        return TypedDict("Mapping", {key: _type(each) for key, each in fields.items()}, total=total)  # type: ignore[operator]
     found = tuple(_type(each) for each in inner)
     joined: Any = next(origin for origin, said in _JOINED.items() if said == name)
     return joined[found if len(found) > 1 else found[0]]

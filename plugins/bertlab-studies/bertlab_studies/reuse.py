@@ -41,7 +41,7 @@ from bertlab_studies.execute.run_state import (
 )
 from bertlab_studies.plan.plan import HASH, Plan, PlannedRun, computed
 from bertlab_studies.plan.seed_parts import RunSeeds
-from bertlab_studies.report.sameness import corpus_now, data_of, manifest_of
+from bertlab_studies.report.sameness import Key, corpus_now, data_of, manifest_of
 from bertlab_studies.settings import check_reused
 
 _PACKAGES = ("bertlab", "torch")
@@ -171,7 +171,7 @@ def _problem(plan: Plan, study_dir: Path, run: PlannedRun, source: Path) -> str:
         return (
             _other_versions(manifest)
             or _other_corpus(manifest, corpus)
-            or _other_data(plan, study_dir, run, manifest)
+            or _other_data(data_of(plan, run, manifest, source), plan, study_dir)
         )
 
 
@@ -201,13 +201,13 @@ def _other_corpus(manifest: Mapping[str, Any], here: str | None) -> str:
     return ""
 
 
-def _other_data(plan: Plan, study_dir: Path, run: PlannedRun, manifest: Mapping[str, Any]) -> str:
+def _other_data(there: Mapping[Key, str | None], plan: Plan, study_dir: Path) -> str:
     """Return in what data a run differs from those that are done here, though configs agree."""
-    there = data_of(plan, run, manifest)
     for done in plan.in_order():
-        if is_done(done.directory(study_dir)):
+        directory = done.directory(study_dir)
+        if is_done(directory):
             with manifest_of(done, study_dir) as own:
-                here = data_of(plan, done, own)
+                here = data_of(plan, done, own, directory)
             for key in here.keys() & there.keys():
                 if here[key] != there[key]:
                     return f"its {key[0]} is not that of {done.id} here"

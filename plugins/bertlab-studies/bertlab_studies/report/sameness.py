@@ -78,7 +78,7 @@ def compare_runs(plan: Plan, study_dir: Path) -> Sameness:
         if not is_done(run.directory(study_dir)):
             continue
         with manifest_of(run, study_dir) as manifest:
-            for key, value in data_of(plan, run, manifest, study_dir).items():
+            for key, value in data_of(plan, run, manifest, run.directory(study_dir)).items():
                 if value is None:
                     silent.append(run.id)
                 else:
@@ -241,9 +241,16 @@ def corpus_now(config: Config) -> str | None:
 
 
 def data_of(
-    plan: Plan, run: PlannedRun, manifest: Manifest, study_dir: Path
+    plan: Plan, run: PlannedRun, manifest: Manifest, directory: Path
 ) -> dict[Key, str | None]:
-    """Return the hashes of a run's data; None where the manifest does not tell."""
+    """Return the hashes of a run's data; None where its manifest does not tell.
+
+    Args:
+        plan: of a study.
+        run: one of its runs, or of another study's that has the same config.
+        manifest: of the run.
+        directory: of the run.
+    """
     config = plan.configs[run.variant, run.stage]
     base = plan.configs[run.variant, BASE]
     # a later stage has the tokenizer of its pre-training
@@ -254,7 +261,7 @@ def data_of(
     }
     start = base["model"].get("init_from")
     if run.stage == BASE and start is not None and not base["model"].get("from_scratch"):
-        began = _first_manifest(base, run.directory(study_dir), manifest)
+        began = _first_manifest(base, directory, manifest)
         found["weights of model.init_from", str(start)] = began.get("init_weights")
     if is_zero_shot(config):
         entry = {key: value for key, value in config[SECTION].items() if key != "settings"}
