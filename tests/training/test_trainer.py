@@ -41,8 +41,8 @@ def test_numbers_out_of_range(
         ("accelerator tpu", "accelerator: found 'tpu', which is not on this machine; expected"),
         ("strategy ddpp", "strategy: found 'ddpp', expected auto, ddp, fsdp or another that"),
         ("strategy xla", "strategy: found 'xla': "),  # its package is not there
-        ("devices cuda:0", "devices: found 'cuda:0': "),
-        ("devices 0", "devices: found '0': "),
+        ("devices cuda:0", "devices: found 'cuda:0', expected 1 "),
+        ("devices 0", "devices: found '0', expected 1 "),
         (
             "precision transformer-engine",
             "precision: found 'transformer-engine': transformer_engine is not",
