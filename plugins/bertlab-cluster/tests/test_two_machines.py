@@ -170,4 +170,4 @@ def test_two_machines_one_of_which_is_lost_find_what_one_finds(
         assert all(torch.equal(each, weights(there)[name]) for name, each in weights(here).items())
     assert one.report(write=False).records() == two.report(write=False).records()
     for disk in disks[:2]:  # each prepared the text for itself, and to the same bytes
-        assert files(disk / "cache") == files(disks[2] / "cache") != {}
+        assert files(disk / "cache" / "stores") == files(disks[2] / "cache" / "stores") != {}
