@@ -5,6 +5,7 @@ from typing import Any
 
 from torchmetrics import Metric as Metric
 
+from bertlab.added_names import *  # noqa: F403  what first-party packages add
 from bertlab.api.batch import EncoderOutput as EncoderOutput
 from bertlab.api.batch import IntArray as IntArray
 from bertlab.api.batch import PackedBatch as PackedBatch
@@ -93,4 +94,4 @@ from bertlab.training.run import fit as fit
 __version__: str
 
 def names_in(stub: Path) -> dict[str, tuple[str, str]]: ...
-def __getattr__(name: str) -> Any: ...  # noqa: ANN401  what packages add, by bertlab.names
+def __getattr__(name: str) -> Any: ...  # noqa: ANN401  what other packages add

@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,6 +31,18 @@ def test_names_of_the_contract_are_those_of_the_face() -> None:
     assert names <= set(dir(bertlab))  # some are of packages
     for name in names:
         assert getattr(bertlab.api, name) is getattr(bertlab, name)
+
+
+def test_type_checkers_know_what_first_party_packages_add() -> None:
+    added = {}
+    for pyproject in ROOT.glob("plugins/bertlab-*/pyproject.toml"):
+        entry_points = tomllib.loads(pyproject.read_text())["project"].get("entry-points", {})
+        given = entry_points.get("bertlab.names", {})
+        package = pyproject.parent / pyproject.parent.name.replace("-", "_")
+        assert not given or (package / "py.typed").exists(), package
+        added |= {name: target for name, target in given.items() if "." not in name}
+    typed = bertlab.names_in(ROOT / "bertlab" / "added_names.pyi")
+    assert {name: ":".join(home) for name, home in typed.items()} == added
 
 
 @pytest.mark.parametrize("name", bertlab.__all__)

@@ -15,7 +15,7 @@ from bertlab.extend import layers_of
 _BASE = "parametrizations.weight.original"
 _CHANGE = "parametrizations.weight.0."
 # what a state dict has beside the merged weight; it is enough to go on with
-KEPT = {"lora_base": _BASE, "lora_a": f"{_CHANGE}a", "lora_b": f"{_CHANGE}b"}
+KEPT: dict[str, str] = {"lora_base": _BASE, "lora_a": f"{_CHANGE}a", "lora_b": f"{_CHANGE}b"}
 
 
 class LowRankChange(nn.Module):

@@ -17,7 +17,7 @@ LEGEND = (
     "the uncertainty."
 )
 OF_LEARNED = f" {LEARNED} of the runs that learned: others failed (see the findings)."
-DIFFERENCE = (
+DIFFERENCE: tuple[tuple[str, ...], ...] = (
     ("variant",),
     ("measure",),
     ("difference",),
