@@ -261,6 +261,7 @@ from bertlab.files import read_json as read_json
 from bertlab.files import read_object as read_object
 from bertlab.files import read_text as read_text
 from bertlab.files import reading_budget as reading_budget
+from bertlab.files import remove_abandoned as remove_abandoned
 from bertlab.files import replacing as replacing
 from bertlab.files import utf8 as utf8
 from bertlab.files import write_json as write_json

@@ -149,7 +149,7 @@ def test_machines_with_caches_of_their_own_read_one_store_behind_a_url(
     stored = sum(file.stat().st_size for file in folder.glob("store/shards/*"))
     caches = [tmp_path / f"cache-{number}" for number in range(2)]
     shared = {"NODES": "2", "MASTER": "127.0.0.1", "PORT": str(free_port())}
-    shared["BERTLAB_CACHE_GB"] = f"{stored / 4e9:.9f}"
+    shared["BERTLAB_CACHE_GB"] = f"{stored / 2e9:.9f}"
 
     (tmp_path / "sitecustomize.py").write_text(SITECUSTOMIZE)
     shared["PYTHONPATH"] = str(tmp_path)

@@ -14,6 +14,7 @@ import contextlib
 import errno
 import hashlib
 import os
+import re
 import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,6 +35,7 @@ from bertlab.extend import (
     default_cache_dir,
     make_folder,
     parse_json,
+    remove_abandoned,
     replacing,
     sha256_of,
     unwritable_cache,
@@ -93,6 +95,14 @@ class _Cached(NamedTuple):
     def is_alone(self) -> bool:
         """Whether a store can do without it for a while."""
         return self.is_partial or self.file.parent.name == SHARD_FOLDER
+
+
+def _is_fetched(partial: _Cached) -> bool:
+    """Whether somebody may be writing it; what a killed process of this host left is removed."""
+    # .00017.tokens.npy.HOST.PROCESS.RANDOM.partial -> 00017.tokens.npy
+    if target := re.match(r"\.(\d+\.\w+\.npy)\.", partial.file.name):
+        remove_abandoned(partial.file.with_name(target[1]))
+    return partial.file.exists() and time.time() - partial.time < _ABANDONED
 
 
 class RemoteStore:
@@ -269,7 +279,7 @@ class RemoteStore:
         for each in self._in_order(files) if used + size > self._room else ():
             if used + size <= self._room:
                 break
-            if each.is_partial and time.time() - each.time < _ABANDONED:
+            if each.is_partial and _is_fetched(each):
                 is_fetching = True
                 continue
             each.file.unlink(missing_ok=True)

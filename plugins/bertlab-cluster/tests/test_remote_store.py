@@ -6,6 +6,10 @@ import io
 import json
 import os
 import pickle
+import platform
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -400,6 +404,23 @@ def test_what_nobody_fetches_any_more_is_dropped(
     monkeypatch.setenv("BERTLAB_CACHE_GB", gigabytes(whole(cache) + 10_500))
     store = TokenStore.open(URL, cache)
     os.utime(left, (1, 1))
+    assert store.tokens[:].tolist() == few.tokens[:].tolist()
+    assert not left.exists()
+
+
+def test_what_a_killed_process_was_fetching_is_dropped_at_once(
+    few: TokenStore, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    killed = subprocess.Popen([sys.executable, "-c", ""])
+    killed.wait()
+    cache = tmp_path / "cache"
+    TokenStore.open(URL, cache)
+    shards = next(cache.glob("remote/*/shards"))
+    left = shards / f".00099.tokens.npy.{platform.node()}.{killed.pid}.00.partial"
+    left.write_bytes(b"x" * 10_000)
+    monkeypatch.setenv("BERTLAB_CACHE_GB", gigabytes(whole(cache) + 10_500))
+    store = TokenStore.open(URL, cache)
+    monkeypatch.setattr(time, "sleep", lambda _: pytest.fail("waits for a process that is gone"))
     assert store.tokens[:].tolist() == few.tokens[:].tolist()
     assert not left.exists()
 
