@@ -27,10 +27,7 @@ def _uint64(value: int) -> Bits:
 
 
 _GAMMA = _uint64(0x9E3779B97F4A7C15)  # 2**64 over the golden ratio, an odd number
-_MIXER = (
-    (_uint64(30), _uint64(0xBF58476D1CE4E5B9)),
-    (_uint64(27), _uint64(0x94D049BB133111EB)),
-)
+_MIXER = ((_uint64(30), _uint64(0xBF58476D1CE4E5B9)), (_uint64(27), _uint64(0x94D049BB133111EB)))
 _LAST_SHIFT = _uint64(31)
 _FEISTEL_ROUNDS = 6
 _SMALL_DOMAIN, _SMALL_DOMAIN_ROUNDS = 256, 12  # 6 rounds measurably favour some orders of 4 or 12

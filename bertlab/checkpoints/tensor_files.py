@@ -335,10 +335,7 @@ class LoadReport:
 
 
 def load_matching(
-    module: nn.Module,
-    state: Mapping[str, Tensor],
-    source: str,
-    allow_missing: Sequence[str] = (),
+    module: nn.Module, state: Mapping[str, Tensor], source: str, allow_missing: Sequence[str] = ()
 ) -> LoadReport:
     """Copy a checkpoint's tensors into a module of the same shapes, or change nothing.
 

@@ -46,10 +46,7 @@ _CLASS = re.compile(r"'class_path': '([\w.]+)'")
 _JSONARGPARSE = Path(jsonargparse.__file__).parent
 # the default of Timer's `interval: str` is a member of an enum, which jsonargparse leaves as it is
 yaml.SafeDumper.add_multi_representer(Enum, lambda dumper, it: dumper.represent_data(it.value))
-_FIT_ONLY = (
-    *("checkpoint", "max_tokens", "max_words", "on_nonfinite", "compile"),
-    *_RUN_KEYS,
-)
+_FIT_ONLY = (*("checkpoint", "max_tokens", "max_words", "on_nonfinite", "compile"), *_RUN_KEYS)
 
 
 @dataclass(frozen=True)

@@ -231,10 +231,7 @@ class LabelledData(TaskData):
             (
                 f"labelled data: {name or 'validation'}",
                 report_split(
-                    self.rows[name],
-                    encoded,
-                    self.head,
-                    self._held_out if name == "train" else None,
+                    self.rows[name], encoded, self.head, self._held_out if name == "train" else None
                 ),
             )
             for name, encoded in self.encoded.items()

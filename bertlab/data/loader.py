@@ -310,10 +310,7 @@ class SamplingReport:
 
 
 def report_sampling(
-    sampler: SequenceSampler,
-    objectives: Mapping[str, Objective],
-    mask_id: int,
-    seed: int,
+    sampler: SequenceSampler, objectives: Mapping[str, Objective], mask_id: int, seed: int
 ) -> SamplingReport:
     """Sample the first sequences of epoch 0 as training will, and count."""
     sequences = _first_sequences(sampler)

@@ -208,10 +208,7 @@ class PretrainingData(TaskData):
         assert self.tokenizer is not None
         assert self.train_sampler is not None
         sampling = report_sampling(
-            self.train_sampler,
-            self.objectives,
-            self.tokenizer.mask_id,
-            self.mask_seed,
+            self.train_sampler, self.objectives, self.tokenizer.mask_id, self.mask_seed
         )
         return StoreReport.read(self.store.path), sampling
 

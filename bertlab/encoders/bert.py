@@ -12,11 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bertlab.api.batch import (
-    EncoderOutput,
-    PackedBatch,
-    pad_to_multiple_of,
-)
+from bertlab.api.batch import EncoderOutput, PackedBatch, pad_to_multiple_of
 from bertlab.api.encoder import Encoder
 from bertlab.encoders.attention import dtype_of_products, keys_seen, packed_attention
 from bertlab.encoders.bert_form import BertForm

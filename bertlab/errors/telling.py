@@ -93,10 +93,7 @@ def say(words: str, *, to_errors: bool = False, is_progress: bool = False) -> No
 
 
 def print_table(
-    title: str,
-    rows: Iterable[Sequence[str]],
-    headings: Sequence[str] = (),
-    figures: int = 0,
+    title: str, rows: Iterable[Sequence[str]], headings: Sequence[str] = (), figures: int = 0
 ) -> None:
     """Print a title, which is never wrapped: a path in it can be copied; and rows of text below.
 

@@ -82,9 +82,7 @@ def freeze_layers(config: OptimizerConfig, module: nn.Module) -> None:
         freeze(module.get_submodule("encoder"), config.frozen_layers)
 
 
-def split_by_weight_decay(
-    module: nn.Module,
-) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+def split_by_weight_decay(module: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
     """Return the trainable parameters that decay, and those that do not: biases, norms, vectors.
 
     A bias has a name that begins with ``bias`` or ends in ``_bias``; a norm is a module whose class
@@ -225,11 +223,7 @@ def check_whole_steps(
 
 
 def check_end(
-    config: OptimizerConfig,
-    trainer: Trainer,
-    done: int,
-    tasks: Mapping[str, Task],
-    data: TaskData,
+    config: OptimizerConfig, trainer: Trainer, done: int, tasks: Mapping[str, Task], data: TaskData
 ) -> None:
     """Raise ConfigError if schedule or tasks do not fit the end of a run, or its steps."""
     endless = is_endless(trainer.max_steps, trainer.max_epochs)

@@ -27,10 +27,7 @@ class SummedCrossEntropy(nn.Module):
 
 
 def losses_by_rows(
-    scores: Tensor,
-    labels: Tensor,
-    bias: Tensor | None = None,
-    bias_gradient: Tensor | None = None,
+    scores: Tensor, labels: Tensor, bias: Tensor | None = None, bias_gradient: Tensor | None = None
 ) -> Tensor:
     """Return the ``(K,)`` float32 cross-entropies of ``scores + bias``, some rows at a time.
 

@@ -72,10 +72,7 @@ def unigram_baselines(token_counts: IntArray, classes: TokenClasses) -> dict[str
     surprise = smoothed.sum().log() - smoothed.log()
     commonest = torch.zeros(len(counts))
     commonest[counts.argmax()] = 1
-    return {
-        "unigram_loss": TargetMean(surprise.float()),
-        "unigram_accuracy": TargetMean(commonest),
-    }
+    return {"unigram_loss": TargetMean(surprise.float()), "unigram_accuracy": TargetMean(commonest)}
 
 
 class TokenPrediction(Objective):

@@ -18,14 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pluggy
 
-from bertlab.errors import (
-    BertlabError,
-    ConfigError,
-    PluginError,
-    nearest,
-    told_with_place,
-    warn,
-)
+from bertlab.errors import BertlabError, ConfigError, PluginError, nearest, told_with_place, warn
 from bertlab.plugins.index import (
     FIRST_PARTY,
     HOOKS,

@@ -207,10 +207,7 @@ def _is_store(source: str) -> bool:
 
 
 def prepare_cached(
-    corpus: Corpus,
-    tokenizer: Tokenizer,
-    cache_dir: Path | None = None,
-    workers: int = 1,
+    corpus: Corpus, tokenizer: Tokenizer, cache_dir: Path | None = None, workers: int = 1
 ) -> TokenStore:
     """Open the token store of a corpus and a tokenizer; prepare it first if there is none.
 

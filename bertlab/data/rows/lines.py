@@ -33,14 +33,7 @@ MAX_LINE = 2**20
 """Characters; a longer line of a text is cut at a space and read as several."""
 
 STANDARD_INPUT = "-"
-PACKED = {
-    ".gz": "gzip",
-    ".bz2": "bzip2",
-    ".xz": "xz",
-    ".lzma": "xz",
-    ".zst": "zstd",
-    ".zip": "zip",
-}
+PACKED = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".lzma": "xz", ".zst": "zstd", ".zip": "zip"}
 """Endings of packed files that are read, and the program that packs them."""
 
 _ARCHIVES = (".tar", ".tgz", ".tbz2", ".txz", ".tzst", ".7z", ".rar", ".lz4", ".br", ".z")
