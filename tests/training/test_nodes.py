@@ -1,5 +1,6 @@
 """The scripts of docs/cluster.md: two processes as two machines are one run."""
 
+import contextlib
 import json
 import os
 import signal
@@ -18,6 +19,7 @@ from tests.training.gate import FOLDER
 from tests.training.test_devices import assert_same_end
 
 SCRIPTS = Path(__file__).parents[2] / "docs" / "cluster"
+STARTED: list[subprocess.Popen[str]] = []
 LONGER = ("--trainer.max_steps=60", "--trainer.val_check_interval=5")
 
 # starts a process for each task, as srun does, and gives them the signals that SLURM sends
@@ -73,13 +75,26 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 def start(script: str, environment: dict[str, str], *arguments: object) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+    machine = subprocess.Popen(
         [str(SCRIPTS / script), *map(str, arguments), *LONGER, "--trainer.accelerator=cpu"],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
+    STARTED.append(machine)
+    return machine
+
+
+@pytest.fixture(autouse=True)
+def _none_is_left() -> Iterator[None]:
+    """Kill what a failed test leaves: other tests would wait beside it, and be blamed for it."""
+    yield
+    while STARTED:
+        with STARTED.pop() as machine:
+            for process in list(processes_of(machine.pid)) if machine.poll() is None else ():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
 
 
 def wait_for(there: Callable[[], bool], machine: subprocess.Popen[str]) -> None:
