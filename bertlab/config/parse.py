@@ -6,6 +6,7 @@ import json
 import re
 from argparse import Action
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from difflib import get_close_matches
 from pathlib import Path
 from types import NoneType, UnionType
@@ -192,6 +193,8 @@ _WORDS = {
     float: "a number",
     str: "a text",
     NoneType: "null",
+    Path: "a path",
+    timedelta: "a time such as {hours: 1, minutes: 30}",
 }
 
 

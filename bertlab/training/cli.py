@@ -319,11 +319,12 @@ class BertlabCLI(LightningCLI):
             print_table(title, rows)
         size, parts = self.datamodule.sequences_per_step(), self.trainer.accumulate_grad_batches
         step = f"{in_words(size)} sequences a step{f' in {parts} parts' if parts > 1 else ''}"
-        run = f"{self.directory} continues from step {start}" if start else str(self.directory)
         if start >= self.steps:
             longer = f"to train longer, start a new run by --model.init_from {self.directory}"
-            return say(f"{self.directory} ended at step {start}; {longer} --trainer.max_steps N")
-        say(f"{run}: {self.parameters:,} parameters, {step}, seed {self.resolved.seed}")
+            say(f"{self.directory} ended at step {start}; {longer} --trainer.max_steps N")
+        else:
+            run = f"{self.directory} continues from step {start}" if start else self.directory
+            say(f"{run}: {self.parameters:,} parameters, {step}, seed {self.resolved.seed}")
 
     def _is_saved(self) -> bool:
         """Return whether there is a checkpoint to go on from."""

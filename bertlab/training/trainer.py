@@ -17,7 +17,7 @@ from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvir
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.accelerators import AcceleratorRegistry
-from lightning.pytorch.callbacks import ProgressBar
+from lightning.pytorch.callbacks import ProgressBar, Timer
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
 from lightning.pytorch.profilers import AdvancedProfiler, Profiler, PyTorchProfiler, SimpleProfiler
 from lightning.pytorch.strategies import DDPStrategy, Strategy, StrategyRegistry
@@ -188,6 +188,14 @@ def _check_numbers(arguments: Mapping[str, Any]) -> None:
     for key in ("max_steps", "max_epochs"):
         if arguments[key] == 0:
             raise TrainerError(f"trainer.{key}: found 0, expected 1 or more, or -1 for no limit")
+    with contextlib.suppress(MisconfigurationException, TypeError):
+        left = Timer(duration=arguments["max_time"]).time_remaining()
+        if left is None or left > 0:
+            return
+    raise TrainerError(
+        f"trainer.max_time: found {arguments['max_time']!r}, expected days, hours, minutes and "
+        "seconds, such as 00:08:30:00 or {hours: 8, minutes: 30}"
+    )
 
 
 def _check_steps(arguments: Mapping[str, Any]) -> None:

@@ -147,7 +147,13 @@ def test_the_tiny_config_itself_is_accepted(tiny_run: Path) -> None:
             ["trainer.devices: found '-1', expected 1 or more processes, or auto"],
         ),
         ("--trainer.val_check_interval 2.5", ["2.5", "val_check_interval"]),
-        ("--trainer.max_time abc", ["abc", "DD:HH:MM:SS"]),
+        *(
+            (
+                f"--trainer.max_time={given}",
+                [f"trainer.max_time: found '{given}', expected days, hours, ", " 00:08:30:00 or {"],
+            )
+            for given in ("abc", "{hours:x}", "00:00:00:00")
+        ),
         ("--checkpoint.save_top_k -5", ["save_top_k=-5", ">= -1"]),
     ],
 )
@@ -202,6 +208,8 @@ def test_an_argument_of_fit_that_is_checked_late(
         ("corpus_format: sentences", "text: !!python/name:os.system x", ["python/name", "line 9"]),
         ("corpus_format: sentences", "text: !foo x", ["!foo", "line 9"]),
         ("max_steps: 6", "max_step: 6", ["trainer.max_step", "did you mean 'trainer.max_steps'"]),
+        ("max_steps: 6", "max_time: [1]", ["max_time: found [1]", "a time such as {hours: 1"]),
+        ("max_steps: 6", "max_time: {hour: 1}", ["max_time: found {'hour': 1}", "{hours: 8"]),
         ("seed_everything: 3", "seed_everything: x", ["seed_everything: found 'x'"]),
         ("seed_everything: 3", "data: 3", ["'data' is given twice"]),
         ("seed_everything: 3", "seed_everthing: 3", ["did you mean 'seed_everything'"]),

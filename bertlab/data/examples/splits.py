@@ -78,9 +78,11 @@ def hold_out(
     for key, row in zip(keys, train.rows, strict=True):
         (held if places[groups[key]] < held_groups else kept).rows.append(row)
     if not kept.rows or not held.rows:
+        rows = f"{len(keys)} rows" if len(keys) > 1 else "one row"
+        values = f"{len(groups)} different values" if len(groups) > 1 else "one value"
         raise DataError(
-            f"data.validation_fraction: {len(keys)} rows with {len(groups)} different values "
-            f"of {splits_by} cannot be divided; give data.validation"
+            f"data.validation_fraction: {rows} with {values} of {splits_by} cannot be divided; "
+            "give data.validation"
         )
     return kept, held
 

@@ -141,9 +141,10 @@ def test_rows_without_the_column_are_told_apart_by_their_other_texts():
     assert not choices[0] & choices[1]
 
 
-def test_one_text_cannot_be_divided():
-    train = rows_of([{"text_a": "a", "label": "1"}] * 3)
-    matches = "3 rows with 1 different values of text_a cannot be divided; give data.validation"
+@pytest.mark.parametrize(("count", "rows"), [(1, "one row"), (3, "3 rows")])
+def test_one_text_cannot_be_divided(count, rows):
+    train = rows_of([{"text_a": "a", "label": "1"}] * count)
+    matches = f"{rows} with one value of text_a cannot be divided; give data.validation"
     fails(hold_out, train, 0.1, PAIR, "text_a", matches=matches)
 
 
