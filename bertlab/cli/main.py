@@ -5,6 +5,7 @@ import os
 import sys
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bertlab import __version__
@@ -130,8 +131,12 @@ def train_or_use(command: str, argv: list[str]) -> int:
     argv = with_config_options(with_model(command, argv))
     if command == "predict":
         if len(argv) > 2 and not argv[2].startswith("-"):  # behind --ckpt_path MODEL
-            key = "--input" if os.path.lexists(argv[2]) else "--text"
-            raise CommandError(f"predict: found {argv[2]!r} on its own, expected {key} before it")
+            model, given = argv[1:3]
+            if Path(model).is_file() and Path(given).is_dir():
+                expected = f"the model first: bertlab predict {given} --input {model}"
+                raise CommandError(f"predict: found {model} before {given}, expected {expected}")
+            key = "--input" if os.path.lexists(given) else "--text"
+            raise CommandError(f"predict: found {given!r} on its own, expected {key} before it")
         # --input=x is short for --data.input=x
         argv = [f"--data.{each[2:]}" if each.split("=")[0] in _SHORT else each for each in argv]
     request = read_request(argv)

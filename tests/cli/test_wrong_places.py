@@ -41,6 +41,7 @@ MISTAKES = [
     ("embed runs/mini t.tx out.npy --pool mean", "t.tx: cannot be read: No such file"),
     ("embed runs/mini t.csv out.npy --pool mean", "t.csv: is a table (csv), expected one text a l"),
     ("predict runs/mini t.csv", "predict: found 't.csv' on its own, expected --input before it"),
+    ("predict t.csv runs/mini", "the model first: bertlab predict runs/mini --input t.csv"),
     ("predict runs/mini fine", "predict: found 'fine' on its own, expected --text before it"),
     ("evaluate runs/mini probing", "missing: --data"),
     ("evaluate runs/mini probing --data nope", "nope: no such file or folder in"),
