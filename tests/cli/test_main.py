@@ -3,6 +3,7 @@
 import errno
 import json
 import logging
+import os
 import subprocess
 import sys
 import threading
@@ -150,6 +151,33 @@ def test_a_thread_that_cannot_write_leaves_it_to_the_main_one(
     assert "ValueError: a bug" in message
     assert message.endswith("bertlab: error E104: events.out: Read-only file system\n")
     assert threading.excepthook is before
+
+
+@pytest.mark.parametrize(
+    ("load", "given", "count"),
+    [
+        ("1.02 0.80 0.61 3/412 4711", {}, "1000"),
+        ("1.02 0.80 0.61 1/412 4711", {}, None),  # the last minute's program has ended
+        ("0.10 0.80 0.61 3/412 4711", {}, None),  # and this one's has just begun
+        ("1.02 0.80 0.61 3/412 4711", {"OMP_WAIT_POLICY": "active"}, None),
+        ("1.02 0.80 0.61 3/412 4711", {"GOMP_SPINCOUNT": "7"}, "7"),
+        (None, {}, None),  # another system than Linux
+    ],
+)
+def test_threads_spin_less_beside_other_programs(
+    bertlab: Command,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    load: str | None,
+    given: dict[str, str],
+    count: str | None,
+) -> None:
+    monkeypatch.setattr("os.environ", dict(given))
+    monkeypatch.setattr(cli, "_LOAD", tmp_path / "loadavg")
+    if load is not None:
+        (tmp_path / "loadavg").write_text(f"{load}\n")
+    bertlab("--version")
+    assert os.environ.get("GOMP_SPINCOUNT") == count
 
 
 @pytest.mark.parametrize("argument", ["--version", "--help"])
