@@ -155,9 +155,10 @@ def pretraining_measures(study: StudyConfig, plan: Plan) -> PretrainingMeasures:
             raise StudyError(f"{where}: found {study.decide[0]!r}, but base is no pre-training")
         return PretrainingMeasures()
     tasks, further = build_tasks(config["model"]), build_metrics(config["model"])
-    ends = {name: known_ends(task, further) for name, task in tasks.items()}
-    shares = {name: shares_of_task(task, further) for name, task in tasks.items()}
-    names = [f"{name} {metric}" for name, found in ends.items() for metric in found]
+    described = _objectives(study, plan) | tasks  # those that the baseline lacks, too
+    ends = {name: known_ends(task, further) for name, task in described.items()}
+    shares = {name: shares_of_task(task, further) for name, task in described.items()}
+    names = [f"{name} {metric}" for name in tasks for metric in ends[name]]
     for name in study.decide:
         if name not in names:
             raise StudyError(
@@ -180,6 +181,12 @@ def pretraining_measures(study: StudyConfig, plan: Plan) -> PretrainingMeasures:
         f"{name} {task.monitor[0]}" for name, task in tasks.items() if not different[name]
     )
     return PretrainingMeasures(deciding, ends, shares, reason)
+
+
+def _objectives(study: StudyConfig, plan: Plan) -> dict[str, Task]:
+    models = (last_config(plan.configs[each.name, BASE])["model"] for each in study.variants)
+    sections = [{"objectives": model.get("objectives")} for model in models]
+    return {name: task for model in sections for name, task in build_tasks(model).items()}
 
 
 def why_untestable(study: StudyConfig, plan: Plan) -> str:

@@ -133,6 +133,13 @@ OTHER = {
 LEFT_TO_RIGHT = {"objectives": ["clm"], "encoder.causal": True}
 
 
+def test_accuracies_of_objectives_that_the_baseline_lacks_are_shares(tmp_path: Path) -> None:
+    config = read_study(tmp_path, variants={"as is": {}, "left to right": LEFT_TO_RIGHT})
+    found = pretraining_measures(config, make_plan(config))
+    assert "accuracy" in found.shares["clm"]
+    assert found.ends["clm"]["loss"] == "min"
+
+
 @pytest.mark.parametrize("variant", SAME)
 def test_losses_decide_where_what_is_held_out_is_the_same(variant: str, tmp_path: Path) -> None:
     config = read_study(tmp_path, variants={"as is": {}, variant: SAME[variant]})
