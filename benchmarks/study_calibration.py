@@ -442,7 +442,7 @@ EARLIER = {
     for name, times in (("same", 1.0), ("half", 0.5), ("twice", 2.0))
     for freedom in (12, 100)
 }
-HUMPS: dict[str, Noise] = {f"two humps {depth}": _humps(depth) for depth in (3, 6, 10)}
+HUMPS: dict[str, Noise] = {f"two humps {depth}": _humps(depth) for depth in (3, 4, 6, 10)}
 NOISY_BASELINES: dict[str, Noise] = {
     f"baseline noisy {times}": _noisy(0, _normal, times) for times in (3, 5)
 }
