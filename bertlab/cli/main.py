@@ -86,8 +86,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _share_processors() -> None:
     """Let OpenMP's threads, which spin while they wait, sleep sooner where other programs compute.
 
-    Beside two busy ones a step of two threads took 100 times as long: a thread spun for one that
-    had no processor. Does nothing where the user has set how threads wait.
+    Beside one busy program 40 steps on two processors took more than a minute in place of 12 s: a
+    thread spun for one that had no processor. Does nothing where the user has set how threads wait.
     """
     with contextlib.suppress(OSError):  # no Linux
         # "1.02 0.80 0.61 3/412 4711": mean of the last minute; 3 run now, of which one is this
