@@ -89,7 +89,7 @@ def _share_processors() -> None:
     Beside one busy program 40 steps on two processors took more than a minute in place of 12 s: a
     thread spun for one that had no processor. Does nothing where the user has set how threads wait.
     """
-    with contextlib.suppress(OSError):  # no Linux
+    with contextlib.suppress(OSError, ValueError):  # no Linux, or a sandbox with another form
         # "1.02 0.80 0.61 3/412 4711": mean of the last minute; 3 run now, of which one is this
         load, *_, running, _ = _LOAD.read_text("ascii").split()
         is_set = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & {*os.environ}

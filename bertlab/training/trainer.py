@@ -188,7 +188,8 @@ def _check_numbers(arguments: Mapping[str, Any]) -> None:
     for key in ("max_steps", "max_epochs"):
         if arguments[key] == 0:
             raise TrainerError(f"trainer.{key}: found 0, expected 1 or more, or -1 for no limit")
-    with contextlib.suppress(MisconfigurationException, TypeError):
+    # of Lightning, and of timedelta, which takes no NaN and at most 999,999,999 days
+    with contextlib.suppress(MisconfigurationException, TypeError, ValueError, OverflowError):
         left = Timer(duration=arguments["max_time"]).time_remaining()
         if left is None or left > 0:
             return

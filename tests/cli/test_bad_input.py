@@ -209,6 +209,7 @@ def test_an_argument_of_fit_that_is_checked_late(
         ("corpus_format: sentences", "text: !foo x", ["!foo", "line 9"]),
         ("max_steps: 6", "max_step: 6", ["trainer.max_step", "did you mean 'trainer.max_steps'"]),
         ("max_steps: 6", "max_time: [1]", ["max_time: found [1]", "a time such as {hours: 1"]),
+        ("max_steps: 6", "max_time: {days: 1.0e+12}", ["max_time: found {'days': 100000"]),
         ("max_steps: 6", "max_time: {hour: 1}", ["max_time: found {'hour': 1}", "{hours: 8"]),
         ("seed_everything: 3", "seed_everything: x", ["seed_everything: found 'x'"]),
         ("seed_everything: 3", "data: 3", ["'data' is given twice"]),

@@ -162,6 +162,7 @@ def test_a_thread_that_cannot_write_leaves_it_to_the_main_one(
         ("1.02 0.80 0.61 3/412 4711", {"OMP_WAIT_POLICY": "active"}, None),
         ("1.02 0.80 0.61 3/412 4711", {"GOMP_SPINCOUNT": "7"}, "7"),
         (None, {}, None),  # another system than Linux
+        ("busy", {}, None),
     ],
 )
 def test_threads_spin_less_beside_other_programs(
