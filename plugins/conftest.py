@@ -14,10 +14,13 @@ from tests.conftest import (
     kept_parsers,
     looked_up_once,
     pytest_collection_finish,
+    pytest_runtest_setup,
     pytest_sessionfinish,
+    seed_of_runs_without_one,
     tiny_config,
     tiny_run,
     undrawn,
+    unsynced,
 )
 from tests.conftest import pytest_collection_modifyitems as divide
 
@@ -31,10 +34,13 @@ __all__ = [
     "kept_parsers",
     "looked_up_once",
     "pytest_collection_finish",
+    "pytest_runtest_setup",
     "pytest_sessionfinish",
+    "seed_of_runs_without_one",
     "tiny_config",
     "tiny_run",
     "undrawn",
+    "unsynced",
 ]
 
 # the kit runs an objective and a head in CI, all others at night

@@ -10,6 +10,7 @@ import functools
 import gc
 import importlib.util
 import pydoc_data.topics
+import random
 import signal
 import sys
 from collections import Counter
@@ -19,7 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import hypothesis
+import numpy as np
 import pytest
+import torch
 from jsonargparse import _core, _subcommands
 from lightning.fabric.utilities import registry
 
@@ -85,6 +88,22 @@ def unsynced() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", os.fstat)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def seed_of_runs_without_one() -> Iterator[None]:
+    """Let a run that is given no seed draw the same one each time: its last bits decide a test."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bertlab.config.request.secrets.randbelow", lambda _: 1810_04805)
+        yield
+
+
+@pytest.hookimpl(tryfirst=True)  # before its fixtures
+def pytest_runtest_setup() -> None:
+    """Let a test draw the same numbers whichever tests ran before it in this process."""
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002  the global one is what is meant
+    torch.manual_seed(0)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -291,6 +291,8 @@ def whole_config(parser: ArgumentParser, values: Namespace, request: Request) ->
     except Exception as error:  # of arguments of a class that are none, such as a Timer's
         raise ConfigError(f"trainer: the arguments of a class are wrong: {told(error)}") from error
     content: Config = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
+    if isinstance(time := values.trainer.max_time, dict):  # written as one string, "{'hours': 8}"
+        content["trainer"]["max_time"] = time
     data = content["data"]
     _name_plugins(content["model"], data, request)
     # keys that came later are recorded where they are given: runs and studies of before go on

@@ -7,8 +7,10 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 import pytest
+import yaml
 
 from bertlab.cli.main import main
+from bertlab.config.checkpoint_config import read_stored_config
 from bertlab.config.merge import read_request
 from bertlab.config.parser import build_parser
 from bertlab.config.request import Request, to_arguments
@@ -195,6 +197,16 @@ def test_a_null_whose_default_is_none_is_printed(capsys: pytest.CaptureFixture[s
     out = capsys.readouterr().out
     assert "  gradient_clip_val: null" in out
     assert "max_time" not in out
+
+
+def test_a_time_is_recorded_as_it_was_written(capsys: pytest.CaptureFixture[str]) -> None:
+    for time in ({"hours": 8, "minutes": 30}, "00:08:30:00"):
+        arguments = ["quickstart", "--trainer.max_time", str(time), "--print_config"]
+        assert main(["fit", *arguments]) == 0
+        config = yaml.safe_load(capsys.readouterr().out)
+        assert config["trainer"]["max_time"] == time
+        stored, left_out = read_stored_config(config, "config.yaml")
+        assert (stored["trainer"]["max_time"], left_out) == (time, [])
 
 
 @pytest.mark.slow
