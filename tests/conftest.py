@@ -54,6 +54,7 @@ trainer: {max_steps: 6, val_check_interval: 3, log_every_n_steps: 1, accelerator
 """
 
 
+SEED = 1810  # of tests that say none; none that a planted bug would set
 HOOK_MODULES = len(entry_points(group=hooks.HOOKS))
 
 
@@ -94,16 +95,16 @@ def unsynced() -> Iterator[None]:
 def seed_of_runs_without_one() -> Iterator[None]:
     """Let a run that is given no seed draw the same one each time: its last bits decide a test."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bertlab.config.request.secrets.randbelow", lambda _: 1810_04805)
+        patch.setattr("bertlab.config.request.secrets.randbelow", lambda _: SEED)
         yield
 
 
 @pytest.hookimpl(tryfirst=True)  # before its fixtures
 def pytest_runtest_setup() -> None:
     """Let a test draw the same numbers whichever tests ran before it in this process."""
-    random.seed(0)
-    np.random.seed(0)  # noqa: NPY002  the global one is what is meant
-    torch.manual_seed(0)
+    random.seed(SEED)
+    np.random.seed(SEED)  # noqa: NPY002  the global one is what is meant
+    torch.manual_seed(SEED)
 
 
 @pytest.fixture(scope="session", autouse=True)

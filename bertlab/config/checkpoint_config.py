@@ -236,9 +236,7 @@ def _take_out(config: Config, left_out: list[str]) -> None:
 
 def _may_come(key: object, value: object) -> bool:
     if key in TRAINER_KEYS:
-        # max_time may be {minutes: 5}
-        named = isinstance(value, dict) and not CLASS_KEYS.isdisjoint(value)
-        return not named and (not isinstance(value, str) or is_word(value))
+        return not isinstance(value, dict) and (not isinstance(value, str) or is_word(value))
     return key in _TRAINER_SWITCHES and (value is None or isinstance(value, bool))
 
 

@@ -8,6 +8,7 @@ import re
 import types
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
+from datetime import timedelta
 from enum import Enum
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, is_typeddict
@@ -151,6 +152,5 @@ def _is_plain_type(hint: Any) -> bool:  # noqa: ANN401  a type, or a form of one
             return False
         container = origin in (types.UnionType,) or getattr(origin, "__name__", "") != "Callable"
         return container and all(_is_plain_type(each) for each in get_args(hint))
-    return isinstance(hint, type) and issubclass(
-        hint, str | int | float | bool | types.NoneType | list | dict | tuple | set | Enum | Path
-    )
+    plain = (str, int, float, types.NoneType, timedelta, list, dict, tuple, set, Enum, Path)
+    return isinstance(hint, type) and issubclass(hint, plain)

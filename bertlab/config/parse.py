@@ -14,6 +14,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is
 
 import yaml
 from jsonargparse import ArgumentError, ArgumentParser, Namespace, set_loader
+from jsonargparse.typing import register_type
 
 from bertlab.config.yaml_files import (
     check_numbers,
@@ -32,6 +33,25 @@ from bertlab.plugins.index import missing_package
 
 # what an argument may say is what a config file may: the same bounds, tags and numbers
 set_loader("yaml", load_argument, exceptions=(yaml.YAMLError,))
+# "01:02:03:04", days first, as Lightning has it; "2:03:04" and "1 day, 2:03:04", as Python has it
+_TIME = re.compile(r"((?P<days>\d+)( days?, |:))?(?P<hours>\d+):(?P<minutes>\d+):(?P<seconds>\d+)")
+
+
+def _time(found: object) -> timedelta:
+    """Return the time of a text or of a mapping; jsonargparse takes 00:01:30:00 for 90 s."""
+    if match := _TIME.fullmatch(str(found)):
+        found = {unit: int(number) for unit, number in match.groupdict("0").items()}
+    time = timedelta(**found) if isinstance(found, dict) else timedelta(0)
+    if time < timedelta(seconds=1) or time.microseconds:
+        raise ValueError("expected a time of whole seconds")
+    return time
+
+
+def _time_text(time: timedelta) -> str:
+    return f"{time.days:02}:{timedelta(seconds=time.seconds)!s:0>8}"  # 00:01:30:00
+
+
+register_type(timedelta, _time_text, _time, (ValueError, TypeError, OverflowError))
 Match = re.Match[str]
 _MAX_SHOWN = 80
 _MAPPING = "a mapping"
@@ -90,9 +110,10 @@ def explain(message: str, parser: ArgumentParser, content: Mapping[str, Any] | N
 def _inside(key: str, parser: ArgumentParser, content: Mapping[str, Any] | None) -> str:
     """Explain a key below a plain value: ``--data.corpus.sources x``; empty if it is none."""
     hint, value = _hint(key, parser), value_at(content, key)
-    if hint is None or any(_classes(member) for member in _members(hint)):
+    if hint is None or not isinstance(value, Mapping):
         return ""
-    if not isinstance(value, Mapping) or any(_word(each) == _MAPPING for each in _members(hint)):
+    takes = (_MAPPING, _WORDS[timedelta])
+    if any(_classes(each) or _word(each) in takes for each in _members(hint)):
         return ""
     inner = value.get("init_args") if set(value) == {"class_path", "init_args"} else value
     below = first_leaf("", inner).lstrip(".")
@@ -194,7 +215,7 @@ _WORDS = {
     str: "a text",
     NoneType: "null",
     Path: "a path",
-    timedelta: "a time such as {hours: 1, minutes: 30}",
+    timedelta: "a time such as {hours: 8, minutes: 30} or 00:08:30:00 (days first)",
 }
 
 

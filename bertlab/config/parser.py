@@ -5,6 +5,7 @@ class has them.
 """
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Literal
 
 import torch
@@ -148,7 +149,7 @@ def add_core_keys(parser: LightningArgumentParser, request: Request) -> None:
         fail_untyped=False,
         instantiate=False,
         sub_configs=True,
-        skip={"logger", "accumulate_grad_batches"},
+        skip={"logger", "accumulate_grad_batches", "max_time"},
     )
     parser.add_argument(
         "--trainer.accumulate_grad_batches",
@@ -164,6 +165,8 @@ def add_core_keys(parser: LightningArgumentParser, request: Request) -> None:
         help="trackers beside the CSV and TensorBoard files of the run: wandb, mlflow, a class, or "
         "a list of these; false for no logs at all",
     )
+    words = "stop after this time: {hours: 8, minutes: 30} or 00:08:30:00 (days first)"
+    parser.add_argument("--trainer.max_time", type=timedelta | None, default=None, help=words)
     parser.set_defaults({f"trainer.{key}": value for key, value in TRAINER_DEFAULTS.items()})
     _add_model(parser, request)
     _add_data(parser, request)

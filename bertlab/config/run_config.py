@@ -183,7 +183,12 @@ def parse_values(parser: ArgumentParser, request: Request, command: str = "fit")
         check_stored(stored, source)
     for source in dict.fromkeys(request.source.values()) if ADVICE.get() else ():
         check_importable(parser, request.part_of(source), source)
-    return parse_config(parser, values, request.where, unknown)
+    parsed = parse_config(parser, values, request.where, unknown)
+    for key in (*TEXTS, "data.input") if command != "predict" else ():
+        if parsed.get(key) is not None:
+            reads = f"{command} reads data.corpus, or data.train, data.validation and data.test"
+            raise ConfigError(f"{request.where(key)}{key}: only `predict` reads it; {reads}")
+    return parsed
 
 
 def parse_config(
@@ -291,8 +296,6 @@ def whole_config(parser: ArgumentParser, values: Namespace, request: Request) ->
     except Exception as error:  # of arguments of a class that are none, such as a Timer's
         raise ConfigError(f"trainer: the arguments of a class are wrong: {told(error)}") from error
     content: Config = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
-    if isinstance(time := values.trainer.max_time, dict):  # written as one string, "{'hours': 8}"
-        content["trainer"]["max_time"] = time
     data = content["data"]
     _name_plugins(content["model"], data, request)
     # keys that came later are recorded where they are given: runs and studies of before go on
@@ -343,5 +346,4 @@ def _named(given: Config | None, names: Sequence[str]) -> Config:
 def _is_of_fit(key: str, value: object, command: str) -> bool:
     """Whether an unknown key asks nothing of a command: a config of ``fit`` also serves others."""
     asks = command == "fit" and value is not None
-    of_package = package_of("key", key) is not None and not asks
-    return key in _FIT_ONLY or key in package_keys() or of_package
+    return key in _FIT_ONLY or key in package_keys() or not (asks or package_of("key", key) is None)

@@ -17,7 +17,7 @@ from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvir
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.accelerators import AcceleratorRegistry
-from lightning.pytorch.callbacks import ProgressBar, Timer
+from lightning.pytorch.callbacks import ProgressBar
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
 from lightning.pytorch.profilers import AdvancedProfiler, Profiler, PyTorchProfiler, SimpleProfiler
 from lightning.pytorch.strategies import DDPStrategy, Strategy, StrategyRegistry
@@ -113,7 +113,6 @@ def make_trainer(
     """Make a Trainer."""
     arguments = dict(settings)
     _check_numbers(arguments)
-    _check_time(arguments["max_time"])
     _check_names(arguments)
     _follow_torchrun(arguments)
     shown = _without_second_bar(arguments, callbacks)
@@ -189,19 +188,6 @@ def _check_numbers(arguments: Mapping[str, Any]) -> None:
     for key in ("max_steps", "max_epochs"):
         if arguments[key] == 0:
             raise TrainerError(f"trainer.{key}: found 0, expected 1 or more, or -1 for no limit")
-
-
-def _check_time(found: Any) -> None:  # noqa: ANN401  a text, a mapping, or nothing
-    """Refuse a time that is none, or that has passed when the run begins."""
-    # of Lightning, and of timedelta, which takes no NaN and at most 999,999,999 days
-    with contextlib.suppress(MisconfigurationException, TypeError, ValueError, OverflowError):
-        left = Timer(duration=found).time_remaining()
-        if left is None or left > 0:
-            return
-    raise TrainerError(
-        f"trainer.max_time: found {found!r}, expected days, hours, minutes and seconds, such as "
-        "00:08:30:00 or {hours: 8, minutes: 30}"
-    )
 
 
 def _check_steps(arguments: Mapping[str, Any]) -> None:

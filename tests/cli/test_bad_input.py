@@ -148,11 +148,16 @@ def test_the_tiny_config_itself_is_accepted(tiny_run: Path) -> None:
         ),
         ("--trainer.val_check_interval 2.5", ["2.5", "val_check_interval"]),
         *(
-            (
-                f"--trainer.max_time={given}",
-                [f"trainer.max_time: found '{given}', expected days, hours, ", " 00:08:30:00 or {"],
+            (f"--{key}={given}", [f"{key}: found {found}, expected a time such as {{hours: 8"])
+            for key in ("trainer.max_time", "checkpoint.train_time_interval")
+            for given, found in (
+                *(("abc", "'abc'"), ("{hours:x}", "{'hours:x': None}"), ("300", "300")),
+                *(("{seconds:0.5}", "{'seconds:0.5': None}"), ("0:00:00:00", "'0:00:00:00'")),
             )
-            for given in ("abc", "{hours:x}", "00:00:00:00")
+        ),
+        *(
+            (f"--data.{key}=a", [f"data.{key}: only `predict` reads it; fit reads data.corpus"])
+            for key in ("text", "text_pair", "input")
         ),
         ("--checkpoint.save_top_k -5", ["save_top_k=-5", ">= -1"]),
     ],
@@ -208,9 +213,10 @@ def test_an_argument_of_fit_that_is_checked_late(
         ("corpus_format: sentences", "text: !!python/name:os.system x", ["python/name", "line 9"]),
         ("corpus_format: sentences", "text: !foo x", ["!foo", "line 9"]),
         ("max_steps: 6", "max_step: 6", ["trainer.max_step", "did you mean 'trainer.max_steps'"]),
-        ("max_steps: 6", "max_time: [1]", ["max_time: found [1]", "a time such as {hours: 1"]),
+        ("max_steps: 6", "max_time: [1]", ["max_time: found [1]", "a time such as {hours: 8"]),
         ("max_steps: 6", "max_time: {days: 1.0e+12}", ["max_time: found {'days': 100000"]),
         ("max_steps: 6", "max_time: {hour: 1}", ["max_time: found {'hour': 1}", "{hours: 8"]),
+        ("max_steps: 6", "max_time: {seconds: 1.5}", ["max_time: found {'seconds': 1.5}"]),
         ("seed_everything: 3", "seed_everything: x", ["seed_everything: found 'x'"]),
         ("seed_everything: 3", "data: 3", ["'data' is given twice"]),
         ("seed_everything: 3", "seed_everthing: 3", ["did you mean 'seed_everything'"]),

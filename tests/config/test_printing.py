@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
@@ -14,8 +15,8 @@ from bertlab.config.checkpoint_config import read_stored_config
 from bertlab.config.merge import read_request
 from bertlab.config.parser import build_parser
 from bertlab.config.request import Request, to_arguments
-from bertlab.config.run_config import resolve_request
-from bertlab.config.yaml_files import Config, keys_of, names_below
+from bertlab.config.run_config import parse_request, resolve_request
+from bertlab.config.yaml_files import Config, keys_of, names_below, value_at
 from bertlab.errors import ConfigError
 from bertlab_conformance.printing import printed_config
 
@@ -83,6 +84,7 @@ def value_of(hint: Any, rng: random.Random) -> Any:
     """Return a random value of a type; NO_VALUE if only a class is one."""
     origin, below = get_origin(hint), [each for each in get_args(hint) if each is not Ellipsis]
     plain = {bool: (True, False), int: (-1, 0, 1, 2, 7, 1000), float: NUMBERS, str: TEXTS}
+    plain[timedelta] = ("00:01:30:00", "2:00:00", {"hours": 3, "seconds": 1})
     if hint in plain:
         return rng.choice(plain[hint])
     if hint is NoneType:
@@ -199,14 +201,27 @@ def test_a_null_whose_default_is_none_is_printed(capsys: pytest.CaptureFixture[s
     assert "max_time" not in out
 
 
-def test_a_time_is_recorded_as_it_was_written(capsys: pytest.CaptureFixture[str]) -> None:
-    for time in ({"hours": 8, "minutes": 30}, "00:08:30:00"):
-        arguments = ["quickstart", "--trainer.max_time", str(time), "--print_config"]
-        assert main(["fit", *arguments]) == 0
-        config = yaml.safe_load(capsys.readouterr().out)
-        assert config["trainer"]["max_time"] == time
-        stored, left_out = read_stored_config(config, "config.yaml")
-        assert (stored["trainer"]["max_time"], left_out) == (time, [])
+@pytest.mark.parametrize("key", ["trainer.max_time", "checkpoint.train_time_interval"])
+@pytest.mark.parametrize(
+    ("given", "printed"),
+    [
+        ("{hours: 8, minutes: 30}", "00:08:30:00"),
+        ("{minutes: 90}", "00:01:30:00"),
+        ("00:00:01:30", "00:00:01:30"),  # jsonargparse's own form takes this for one second
+        ("8:30:00", "00:08:30:00"),
+        ("1 day, 2:03:04", "01:02:03:04"),
+    ],
+)
+def test_a_time_has_one_form_which_a_checkpoint_may_bring(
+    key: str, given: str, printed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["fit", "quickstart", f"--{key}", given, "--print_config"]) == 0
+    config = yaml.safe_load(capsys.readouterr().out)
+    stored, left_out = read_stored_config({**config, "seed_everything": 1}, "last.ckpt")
+    assert not left_out
+    request = read_request([], stored, "last.ckpt", Path("last.ckpt"))
+    for found in (config, stored, parse_request(request, "fit").plain):
+        assert value_at(found, key) == printed
 
 
 @pytest.mark.slow
