@@ -65,7 +65,7 @@ class LabelledData(TaskData):
         label_names: a name for each class as the source writes it, for example ``{0: no, 1: yes}``;
             or all classes in their order, of which training rows may lack some.
         validation_fraction: share of the training rows to hold out.
-        tokenizer: ``vocab.txt``, ``tokenizer.json`` or a folder with one; if not given, that of
+        tokenizer: ``vocab.txt``, ``tokenizer.json``, a run or a folder; if not given, that of
             ``model.init_from``.
         max_seq_length: longest sequence in tokens, special tokens included.
         batch_size: sequences (multiple choice: rows) in an optimiser step, over all devices and

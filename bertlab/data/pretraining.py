@@ -46,7 +46,7 @@ class PretrainingData(TaskData):
         text_column: column that holds the text, for tabular sources.
         errors: what to do about bytes that are not UTF-8.
         language: for sentence splitting, where the text has no sentence marks.
-        tokenizer: ``vocab.txt``, ``tokenizer.json`` or a folder with one; if not given, that of
+        tokenizer: ``vocab.txt``, ``tokenizer.json``, a run or a folder; if not given, that of
             ``model.init_from``, else one is trained on the corpus.
         tokenizer_kind: ``name`` and settings of the kind that is trained, if ``tokenizer`` is not
             given; WordPiece by default.

@@ -120,12 +120,12 @@ def checked_state(state: dict[str, Any], source: str) -> dict[str, Any]:
 
 
 def read_files(path: Path) -> TokenizerFiles:
-    """Read a ``vocab.txt``, a ``tokenizer.json`` or a folder with either."""
+    """Read a ``vocab.txt``, a ``tokenizer.json`` or a folder with either, such as a run's."""
     config: dict[str, Any] = {}
     if path.is_dir():
-        config_file = path / "tokenizer_config.json"
-        config = _read_json(config_file) if config_file.is_file() else {}
         path = _tokenizer_file(path)
+        config_file = path.with_name("tokenizer_config.json")
+        config = _read_json(config_file) if config_file.is_file() else {}
         added = path.with_name("added_tokens.json")
         if path.name == "vocab.txt" and added.is_file():
             check_added(_read_json(added), set(_read_vocabulary(path)), added)
@@ -133,12 +133,10 @@ def read_files(path: Path) -> TokenizerFiles:
 
 
 def _tokenizer_file(folder: Path) -> Path:
-    for name in ("tokenizer.json", "vocab.txt"):
+    for name in ("tokenizer.json", "vocab.txt", "tokenizer/tokenizer.json"):
         if (folder / name).is_file():
             return folder / name
-    raise TokenizerError(
-        f"{folder}: no tokenizer.json and no vocab.txt in this folder ({names_in(folder)})"
-    )
+    raise TokenizerError(f"{folder}: no tokenizer.json and no vocab.txt here ({names_in(folder)})")
 
 
 def _read_text(path: Path) -> str:

@@ -3,6 +3,7 @@
 import json
 import pickle
 import re
+import shutil
 import string
 from unittest.mock import Mock
 
@@ -376,6 +377,15 @@ def test_tokens_that_a_slow_tokenizer_keeps_beside_its_vocabulary(tmp_path):
     (tmp_path / "added_tokens.json").write_text(json.dumps({"[NEW]": size}))
     with pytest.raises(TokenizerError, match=r"added_tokens.json: .* '\[NEW\]'.*save_pretrained"):
         load_tokenizer(tmp_path)
+
+
+def test_a_run_is_a_folder_with_a_tokenizer(tiny_run, tmp_path):
+    of_run = load_tokenizer(tiny_run)
+    assert of_run.fingerprint == load_tokenizer(tiny_run / "tokenizer").fingerprint
+    shutil.copytree(tiny_run / "tokenizer", tmp_path / "tokenizer")
+    own = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "word"]
+    (tmp_path / "vocab.txt").write_text("\n".join(own), "utf-8")
+    assert load_tokenizer(tmp_path).vocab_size == len(own)  # its own, before one further down
 
 
 def test_missing_files(tmp_path):
