@@ -336,8 +336,9 @@ _OTHERS: dict[str, dict[str, str]]
 _OTHERS = json.loads(Path(__file__).with_name("other_names.json").read_text("utf-8"))
 OTHER_NAMES, OTHER_VALUES = _OTHERS["keys"], _OTHERS["trainer.precision"]
 OTHER_COMMANDS = _OTHERS["commands"]
-# keys of data that only labelled rows have, and a name of what stands in order
+# keys of data that only labelled rows, or only a text, have, and a name of what stands in order
 _OF_ROWS = {"columns", "format", "label_names", "source", "test", "train", "validation"}
+_OF_TEXT = {"corpus", "corpus_format", "lowercase", "text_column", "vocab_size"}
 _OF_MODELS = {"checkpoint", "ckpt_path", "init_from", "model", "run"}
 
 
@@ -350,11 +351,11 @@ def explain_unknown_key(key: str, parser: ArgumentParser) -> str:
     if key in places:
         return f"{key}: is given without --{key}, in this order: {' '.join(places)}"
     section, _, name = key.rpartition(".")
-    if section == "data" and name in _OF_ROWS and "data.corpus" in known:
-        return (
-            f"{key}: is a key of labelled rows, which a head learns from, expected model.head; "
-            "bertlab init writes a config with one"
-        )
+    rows = name in _OF_ROWS
+    if section == "data" and (rows or name in _OF_TEXT) and rows == ("data.corpus" in known):
+        kind = "labelled rows, which a head learns" if rows else "text, which objectives learn"
+        missing = "model.head" if rows else "model.objectives"
+        return f"{key}: is a key of {kind} from, expected {missing}; see bertlab init"
     top = key.partition(".")[0]
     if (package := missing_package(top)) is not None:
         return f"{top}: comes with {package}: pip install {package}"
@@ -385,15 +386,16 @@ def _meant(key: str, known: set[str]) -> str:
     inside = {f"{top}.{name}" for top in names_below("", known)}  # objectives, optimizer
     if not section and (part := next((each for each in inside if names_below(each, known)), "")):
         return part
-    without = not section and name in names  # max_steps is no max_tokens misspelt
-    near = "" if without else _closest(name, names_below(section, known), 0.5)
+    # trainer.learning_rate is no trainer.overfit_batches misspelt
+    near = _closest(name, names_below(section, known), 0.5) if section and name not in names else ""
     if near:  # the name is misspelt
-        return f"{section}.{near}" if section else near
-    if name not in names:
-        name = _closest(name, names, 0.75)
+        return f"{section}.{near}"
+    name = name if name in names else _closest(name, names, 0.75)
     # the section is misspelt, wrong or left out
     found = _closest(key, {each for each in known if each.rpartition(".")[2] == name}, 0.0)
-    return f"model.{key}" if not found and section in ("objectives", "heads") else found
+    if not found and section in ("objectives", "heads"):
+        return f"model.{key}"
+    return found if found or section else _closest(key, names_below("", known), 0.5)
 
 
 def _closest(word: str, choices: set[str], cutoff: float) -> str:

@@ -52,6 +52,12 @@ def fit(refused: Refused, tiny_config: Path, tmp_path: Path) -> Refused:
     return run
 
 
+@pytest.mark.parametrize("key", ["corpus", "lowercase", "vocab_size"])
+def test_a_key_of_text_beside_a_head(refused: Refused, key: str) -> None:
+    command = ["fit", "--model.head", "single_sentence", "--data.source", "rows.csv"]
+    refused([*command, f"--data.{key}", 1], [f"data.{key}: is a key of text", "model.objectives"])
+
+
 def test_the_tiny_config_itself_is_accepted(tiny_run: Path) -> None:
     assert (tiny_run / "results.json").is_file()
 
@@ -78,6 +84,11 @@ def test_the_tiny_config_itself_is_accepted(tiny_run: Path) -> None:
         ("--seed 3", ["seed: found 3", "did you mean 'seed_everything'"]),
         ("--gpus 1", ["gpus", "did you mean 'trainer.devices'"]),
         ("--data.train a.csv", ["data.train", "expected model.head", "bertlab init"]),
+        ("--trainer.learning_rate 1", ["did you mean 'model.optimizer.learning_rate'"]),
+        ("--max_step 1", ["did you mean 'trainer.max_steps'"]),
+        ("--max_token 1", ["did you mean 'max_tokens'"]),
+        ("--run_dri x", ["did you mean 'run_dir'"]),
+        ("--config_file x", ["did you mean 'config'"]),
         ("--model 3", ["model: is a section", "--model.KEY VALUE"]),
         ("--data.batch_size", ["--data.batch_size: expected a value after it"]),
         ("--data.corpus a.txt b.txt", ["'b.txt'", "--KEY '[a, b]'"]),
