@@ -214,9 +214,7 @@ def _read_torch(path: Path) -> dict[str, Tensor]:
     if isinstance(content, Mapping) and isinstance(content.get("state_dict"), Mapping):
         content = content["state_dict"]
     if not isinstance(content, Mapping) or not content:
-        raise CheckpointError(
-            f"{path}: found {kind_of(content)}, expected a mapping of tensors by name"
-        )
+        raise CheckpointError(f"{path}: found {kind_of(content)}, expected tensors by name")
     for name, value in content.items():
         _check_tensor(path, name, value)
     return dict(content)  # without the _metadata that torch hangs on its OrderedDict
@@ -241,9 +239,7 @@ def check_tensors(path: Path, content: object) -> None:
 
 def _check_tensor(path: Path, name: object, value: object) -> None:
     if not isinstance(name, str) or not isinstance(value, Tensor):
-        raise CheckpointError(
-            f"{path}: {name!r} is {kind_of(value)}, expected tensors by name only"
-        )
+        raise CheckpointError(f"{path}: {name!r} is {kind_of(value)}, expected tensors by name")
     if value.layout != torch.strided or value.is_quantized or value.device.type != "cpu":
         raise CheckpointError(
             f"{path}: {name!r} is a sparse, quantized or empty-device tensor, expected a dense one"

@@ -31,6 +31,7 @@ from bertlab.config.yaml_files import (
     needs_value,
     nested,
     parse_inline,
+    plain,
     read_config,
     split_arguments,
     value_at,
@@ -47,7 +48,7 @@ PLUGIN_SECTIONS = {
     "model.optimizer.schedule": "schedule",
     "data.tokenizer_kind": "tokenizer",
 }
-_GROUPS = ("data", "trainer", "checkpoint", "seed")
+_GROUPS = ("model", "data", "trainer", "checkpoint", "seed")
 # what a section may be, in words
 _EXPECTED = {
     **dict.fromkeys(PLUGIN_SECTIONS, "a name, or {name: NAME, …}"),
@@ -82,8 +83,8 @@ def read_request(
 
         base, merge.request.not_brought = may_bring(base)
     if base is not None:
-        merge.add_file(Path(base_name), base)
-    given: list[tuple[str, object]] = list((settings or {}).items())
+        merge.add_file(Path(base_name), plain(base))
+    given: list[tuple[str, object]] = list(plain(settings or {}).items())
     for key, value, _ in split_arguments(argv):
         if key in ("--config", "-c"):
             path = find_config(needs_value(key, value))
@@ -141,9 +142,9 @@ class _Merge:
         if key in ("ckpt_path", "head"):
             given = needs_value(source, None if isinstance(value, NoValue) else str(value))
             setattr(self.request, "one_head" if key == "head" else key, given)
-        elif key == "model" or (key[-1] == "+" and SECTION.fullmatch(key[:-1])):
-            key = key.rstrip("+")
-            raise ConfigError(f"{key}: is a section, expected a key in it, as in --{key}.KEY VALUE")
+        elif key[-1] == "+" and SECTION.fullmatch(key[:-1]):
+            told = f"is a section, expected a key in it, as in --{key[:-1]}.KEY VALUE"
+            raise ConfigError(f"{key[:-1]}: {told}")
         elif SECTION.fullmatch(key):
             # an objective of its own leaves the others as they are, the default ones too
             self.request.objectives_named |= key.startswith("model.objectives.")

@@ -316,12 +316,25 @@ def parse_inline(value: str, key: str, example: str) -> object:
 
 def yaml_inline(value: object) -> str:
     """Return a value as one line of YAML, as the command line takes it; keys keep their order."""
-    # PyYAML folds lines at 80 characters, even in flow style
-    text: str = yaml.dump(
-        value, Dumper=_OneLine, default_flow_style=True, width=1 << 20, sort_keys=False
-    )
+    unfolded: dict[str, Any] = {"default_flow_style": True, "width": 1 << 20}  # PyYAML folds lines
+    try:
+        text: str = yaml.dump(plain(value), Dumper=_OneLine, sort_keys=False, **unfolded)
+    except yaml.YAMLError as error:
+        expected = "text, numbers, lists or mappings; a config that is a mapping may hold objects"
+        raise ConfigError(f"found {error.args[-1]!r:.80}, expected {expected}") from None
     # PyYAML ends a document that is one bare word or number: "1\n...\n" -> "1"
     return text.removesuffix("\n").removesuffix("\n...")
+
+
+def plain(value: Any) -> Any:  # noqa: ANN401  any value
+    """Return a value of Python as YAML has it: a path is a text, a number of NumPy a number."""
+    if isinstance(value, Mapping):
+        return {key: plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    # of arrays, and of NumPy's and PyTorch's numbers
+    found = value.tolist() if hasattr(value, "tolist") else value
+    return str(found) if isinstance(found, Path) else found
 
 
 def value_at(content: object, key: str) -> object:

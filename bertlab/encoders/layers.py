@@ -24,9 +24,7 @@ Value = TypeVar("Value", int, bool)
 def choose_preset(preset: str, presets: Mapping[Any, Size]) -> Size:
     """Return the sizes of a preset."""
     if preset not in presets:
-        raise ConfigError(
-            f"model.encoder.preset: found {preset!r}, expected one of {list(presets)}"
-        )
+        raise ConfigError(f"model.encoder.preset: found {preset!r}, expected one of {[*presets]}")
     return presets[preset]
 
 

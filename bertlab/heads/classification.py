@@ -320,9 +320,7 @@ class SequenceClassifier(ClassifierHead):
         )
         if self.regression:
             if math.isnan(values.get("pearson", 0.0)):
-                return (
-                    f"pearson is NaN because all predictions, or all true scores, equal; {advice}"
-                )
+                return f"pearson is NaN as all predictions, or all true scores, equal; {advice}"
         elif values.get("predicted_classes") == 1 and values.get("majority_accuracy", 1.0) < 1:
             return f"one label is predicted for every row, though there are several; {advice}"
         return None

@@ -27,9 +27,7 @@ def check_tasks(tasks: Mapping[str, Task], encoder: Encoder) -> None:
         raise ConfigError("model.objectives: found none, expected at least one, e.g. [mlm, nsp]")
     for name in tasks:
         if hasattr(nn.ModuleDict, name) or "." in name:
-            raise ConfigError(
-                f"{name} cannot be the name of a task: torch uses it; rename the plugin"
-            )
+            raise ConfigError(f"{name} cannot name a task: torch uses it; rename the plugin")
     objectives = {name: task for name, task in tasks.items() if isinstance(task, Objective)}
     _check_required(objectives)
     for does, words in (

@@ -207,9 +207,7 @@ def _check_steps(arguments: Mapping[str, Any]) -> None:
         if arguments[key]:
             raise TrainerError(f"trainer.{key}: found {arguments[key]}, expected {expected}")
     if arguments["limit_train_batches"] == 0:
-        raise TrainerError(
-            "trainer.limit_train_batches: found 0, expected more: nothing is trained"
-        )
+        raise TrainerError("trainer.limit_train_batches: found 0, expected above 0")
 
 
 def _check_names(arguments: Mapping[str, Any]) -> None:

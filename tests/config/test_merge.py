@@ -3,10 +3,14 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 from bertlab.config.merge import read_request
+from bertlab.config.request import to_arguments
 from bertlab.config.run_config import parse_request, resolve_request
+from bertlab.config.yaml_files import load_yaml, plain, yaml_inline
 from bertlab.errors import ConfigError
 
 STRATEGY = "lightning.pytorch.strategies.DDPStrategy"
@@ -128,6 +132,42 @@ def test_settings_lie_over_files_and_below_arguments(tmp_path: Path) -> None:
     request = read_request(["-c", file, "--data.vocab_size=500"], settings=settings)
     assert request.values["data"] == {"batch_size": 8, "vocab_size": "500"}
     assert request.objectives == ["mlm"]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        *(
+            (np.float64(1e-4), 1e-4),
+            (np.float32(0.5), 0.5),
+            (np.int64(3), 3),
+            (np.bool_(True), True),
+        ),
+        *((torch.tensor(0.5), 0.5), (np.array([1, 2]), [1, 2]), ((1, (2,)), [1, [2]])),
+        *((Path("a/b"), "a/b"), ({"a": [Path("b"), {"c": np.int64(1)}]}, {"a": ["b", {"c": 1}]})),
+    ],
+)
+def test_a_value_of_python_is_plain(given: object, expected: object) -> None:
+    for found in (plain(given), load_yaml(yaml_inline(given))):
+        assert repr(found) == repr(expected)
+
+
+def test_a_mapping_and_overrides_of_python_take_paths_and_numbers_of_numpy(tmp_path: Path) -> None:
+    given = {
+        "model": {"optimizer": {"learning_rate": np.float64(0.5), "betas": (0.5, 0.75)}},
+        "data": {"corpus": tmp_path, "batch_size": np.int64(3)},
+    }
+    flat = {"model.optimizer": given["model"]["optimizer"], "data": given["data"]}
+    for request in (
+        *(read_request([], base=given), read_request(to_arguments(given))),
+        *(read_request(to_arguments(flat)), read_request([], settings=flat)),
+    ):
+        found = resolve_request(request)
+        assert found["model"]["optimizer"]["learning_rate"] == 0.5
+        assert found["model"]["optimizer"]["betas"] == [0.5, 0.75]
+        assert (found["data"]["corpus"], found["data"]["batch_size"]) == (str(tmp_path), 3)
+    with pytest.raises(ConfigError, match=r"found <object object .*>, expected text, numbers"):
+        to_arguments({"trainer.callbacks": [object()]})
 
 
 ODD_TEXTS = (

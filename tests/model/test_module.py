@@ -224,7 +224,7 @@ def test_the_encoder_reads_what_an_objective_rewrites_but_not_in_prediction(
     [
         ({}, False, "found none"),
         ({"mlm": MaskedLM(), "other": MaskedLM()}, False, "mlm and other both overwrite"),
-        ({"keys": MaskedLM()}, False, "keys cannot be the name of a task"),
+        ({"keys": MaskedLM()}, False, "keys cannot name a task"),
         ({"a": Swapped(), "b": Swapped()}, False, "a and b both move the text of the input"),
         ({"mlm": MaskedLM()}, True, "mlm needs a bidirectional encoder"),
         ({"clm": CausalLM()}, False, "clm needs a left-to-right encoder"),

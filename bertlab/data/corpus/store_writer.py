@@ -237,9 +237,7 @@ def check_free(path: Path) -> None:
         return
     if path.exists():
         what = "a token store" if (path / "store.json").is_file() else "something else"
-        raise OutputError(
-            f"{path}: holds {what} already; delete it or choose another output folder"
-        )
+        raise OutputError(f"{path}: holds {what} already; delete it or choose another folder")
 
 
 def _check_documents(

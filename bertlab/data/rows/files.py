@@ -171,9 +171,7 @@ def evaluation_splits(
 
 def no_test_rows() -> ConfigError:
     """Return the error for a test without rows."""
-    return ConfigError(
-        "data.test: found none, expected a file or split, as in --data.test rows.csv"
-    )
+    return ConfigError("data.test: found none, expected a file or split: --data.test rows.csv")
 
 
 def is_one_file(source: str) -> bool:
