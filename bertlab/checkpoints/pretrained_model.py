@@ -1,7 +1,7 @@
 """``bertlab.load``: an earlier model to use from Python: encoder, tokenizer and tasks."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from bertlab.checkpoints.restore import (
 )
 from bertlab.checkpoints.tensor_files import load_matching
 from bertlab.checkpoints.training_state import refusing_config
-from bertlab.data.inputs import InputRows, TextRows, given_texts
+from bertlab.data.inputs import InputRows, TextRows
 from bertlab.data.rows.lines import words_of
 from bertlab.errors import CheckpointError, CommandError, DataError
 from bertlab.model.build import build_encoder, build_tasks
@@ -117,7 +117,7 @@ class PretrainedModel(WithAddedMethods):
 
         Args:
             texts: one text or several; pairs of texts as tuples; for a head also mappings from its
-                columns to values: ``{"question": …, "context": …}``.
+                columns to values, ``{"question": …, "context": …}``, or a DataFrame with them.
 
         Raises:
             CheckpointError: if the model has no task to predict with.
@@ -132,8 +132,7 @@ class PretrainedModel(WithAddedMethods):
                 f"{self.source}: has several heads, expected one: load(…, head=NAME) with NAME one "
                 f"of {', '.join(heads)}"
             )
-        # a text or a tuple is a sequence itself, but here it is one input
-        inputs = [texts] if isinstance(texts, str | tuple | Mapping) else list(texts)
+        inputs = _one_by_one(texts)
         return _predict(self._module, self.tokenizer, inputs, self.max_seq_length, self.transforms)
 
     def __repr__(self) -> str:
@@ -161,6 +160,17 @@ def _huggingface_module(
     module = BertModule(encoder, tasks, context, OptimizerConfig())
     load_weights(found, module)
     return module
+
+
+def _one_by_one(texts: Any) -> list[Input]:  # noqa: ANN401  a DataFrame may be one of pandas
+    """Return the inputs; a text or a tuple is a sequence itself, but here it is one input."""
+    if isinstance(texts, str | tuple | Mapping):
+        return [texts]
+    if hasattr(texts, "columns") and hasattr(texts, "to_dict"):  # its own items are its columns
+        texts = texts.to_dict("records")
+    if isinstance(texts, bytes | Set) or not isinstance(texts, Iterable):
+        raise DataError(f"found {texts!r:.80}, expected a text, or several in their order")
+    return list(texts)
 
 
 @torch.no_grad()
@@ -194,17 +204,15 @@ def _predict(
 def _of_objectives(
     module: BertModule, tokenizer: Tokenizer, inputs: Sequence[Input], limit: int
 ) -> list[dict[str, Any]]:
-    texts: list[str] = []
-    pairs: list[str] = []
+    rows = []
     for number, each in enumerate(inputs):
-        pair = (each,) if isinstance(each, str) else each
-        if not isinstance(pair, tuple) or not 0 < len(pair) <= 2:
+        texts = (each,) if isinstance(each, str) else each
+        is_text = isinstance(texts, tuple) and all(isinstance(text, str) for text in texts)
+        if not is_text or not 0 < len(texts) <= 2:
             raise DataError(f"text {number}: found {each!r}, expected a text or a pair of texts")
-        texts.append(pair[0])
-        pairs += pair[1:]
-    if pairs and len(pairs) != len(texts):
-        raise DataError("found texts and pairs of texts, expected one of the two kinds")
-    batches = TextRows(given_texts(texts, pairs or None), tokenizer, limit)
+        values = dict(zip(("text", "text_pair"), texts, strict=False))
+        rows.append(Example(values, f"text {number}"))
+    batches = TextRows(iter(rows), tokenizer, limit)
     return [
         prediction
         for step in batches
@@ -219,12 +227,20 @@ def _example(given: Input, number: int, head: Head) -> Example:
     columns = [column for column in head.columns if not column.is_truth and column.required]
     if isinstance(given, Mapping):
         values = dict(given)
+        for column in head.columns:
+            known = [name for name in (column.name, *column.aliases) if name in given]
+            if known:
+                values[column.name] = given[known[0]]
+            elif column in columns:
+                found = ", ".join(map(str, given))
+                raise DataError(f"{where}: found {found}, expected {column.name}")
     else:
-        found = given if isinstance(given, tuple) else (given,)
-        if len(found) != len(columns):
+        several = isinstance(given, tuple if len(columns) == 1 else tuple | list)
+        texts = given if several else (given,)
+        if len(texts) != len(columns):
             names = ", ".join(column.name for column in columns)
             raise DataError(f"{where}: found {given!r}, expected values for {names}")
-        values = {column.name: value for column, value in zip(columns, found, strict=True)}
+        values = {column.name: value for column, value in zip(columns, texts, strict=True)}
     first = columns[0]
     if len(columns) == 1 and first.kind == "texts" and isinstance(values.get(first.name), str):
         # a text is a sequence, too: of its characters

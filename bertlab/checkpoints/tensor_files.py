@@ -20,9 +20,7 @@ from bertlab.files import check_memory, read_object
 
 TORCH_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt")
 INDEX_SUFFIX = ".index.json"
-_FOUND_TEXT = (
-    "found text in place of tensors; copy or download it again, or name a run by its folder"
-)
+_FOUND_TEXT = "found text in place of tensors; copy or download it again, or name a run's folder"
 _LEGACY_PICKLES = 5  # at the start of files of the old format
 _HOLDS_CODE = (
     "holds pickled code or objects ({}) beside tensors, refused and not run; save the state_dict "

@@ -129,9 +129,7 @@ class _Merge:
     def add_file(self, path: Path, given: Config) -> None:
         """Take in the content of a config file."""
         if given.get("ckpt_path") is not None:
-            raise ConfigError(
-                f"{path}: ckpt_path: found in a config, expected an argument: --ckpt_path"
-            )
+            raise ConfigError(f"{path}: ckpt_path: found in a config, expected --ckpt_path")
         layer = _Layer(str(path) if path.name else "", deepcopy(given))
         self._add(layer)
         self.request.files.append((path, layer.content))

@@ -168,10 +168,7 @@ class ResumeError(CheckpointError):
     """
 
     code = "E403"
-    remedy = (
-        "Leave out what was changed, or begin another run from these weights with "
-        "`--model.init_from RUN`."
-    )
+    remedy = "Leave the change out, or begin a run from these weights with `--model.init_from RUN`."
 
 
 class EvaluationError(CheckpointError):

@@ -36,9 +36,7 @@ def check_tasks(tasks: Mapping[str, Task], encoder: Encoder) -> None:
     ):
         writers = [name for name, objective in objectives.items() if getattr(objective, does)]
         if len(writers) > 1:
-            raise ConfigError(
-                f"model.objectives: {' and '.join(writers)} both {words}; keep one of them"
-            )
+            raise ConfigError(f"model.objectives: {' and '.join(writers)} both {words}; keep one")
     for name, task in tasks.items():
         direction = getattr(task, "requires_causal", None)
         needs = {} if direction is None else {"causal": direction}

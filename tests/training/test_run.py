@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
 import torch
 import yaml
@@ -103,6 +104,9 @@ def test_embedding_is_the_mean_of_the_last_layer(tiny_run: Path) -> None:
     for wrong, found in ((3, "number"), (["a", 3], "number"), ({"text": "a"}, "mapping")):
         with pytest.raises(DataError, match=rf"text \d: found {found}, expected a text"):
             model.embed(wrong)
+    for unordered in ({"a", "b"}, b"a", pandas.DataFrame({"text": ["a"]})):
+        with pytest.raises(DataError, match="expected a text, or several in their order"):
+            model.embed(unordered)
 
 
 def test_errors_are_those_of_the_catalogue(tiny_config: Path, tiny_run: Path) -> None:

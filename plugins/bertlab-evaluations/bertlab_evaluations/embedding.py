@@ -1,6 +1,6 @@
 """Hidden states of texts as features (paper sec. 5.3)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, cast
@@ -157,6 +157,9 @@ def embed_texts(
         ConfigError: there is no such layer.
         DataError: there is no text, or one is too long or no str.
     """
+    # the items of a DataFrame are the names of its columns, those of a set have no order
+    if isinstance(texts, bytes | Set) or hasattr(texts, "columns"):
+        raise DataError(f"found {texts!r:.80}, expected a text, or several in their order")
     are_many = isinstance(texts, Iterable) and not isinstance(texts, str | Mapping)
     listed = texts if are_many else [cast("str", texts)]
     check_windows(window_pooling, window_stride, pool)

@@ -73,9 +73,7 @@ def test_two_packages_with_one_ending_are_named(add: Add, tmp_path: Path) -> Non
     add("good-bars", ".bars")
     add("more-bars", ".bars")
     path = write(tmp_path / "rows.bars", ROWS)
-    fails(
-        read, path, matches=["several packages read this ending", "good_bars:bars, more_bars:bars"]
-    )
+    fails(read, path, matches=["several packages read it", "good_bars:bars, more_bars:bars"])
     assert values(path, form="more_bars:bars") == READ
 
 
