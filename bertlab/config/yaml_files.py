@@ -321,7 +321,7 @@ def yaml_inline(value: object) -> str:
         text: str = yaml.dump(plain(value), Dumper=_OneLine, sort_keys=False, **unfolded)
     except yaml.YAMLError as error:
         expected = "text, numbers, lists or mappings; a config that is a mapping may hold objects"
-        raise ConfigError(f"found {error.args[-1]!r:.80}, expected {expected}") from None
+        raise ConfigError(f"found {type(error.args[-1]).__name__}, expected {expected}") from None
     # PyYAML ends a document that is one bare word or number: "1\n...\n" -> "1"
     return text.removesuffix("\n").removesuffix("\n...")
 
@@ -332,6 +332,9 @@ def plain(value: Any) -> Any:  # noqa: ANN401  any value
         return {key: plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [plain(each) for each in value]
+    if hasattr(value, "to_json"):  # of pandas, and of datasets
+        writes = "its to_json('rows.jsonl', orient='records', lines=True) writes one"
+        raise ConfigError(f"found {type(value).__name__}, expected a file with rows: {writes}")
     # of arrays, and of NumPy's and PyTorch's numbers
     found = value.tolist() if hasattr(value, "tolist") else value
     return str(found) if isinstance(found, Path) else found

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 import torch
 
@@ -166,8 +167,12 @@ def test_a_mapping_and_overrides_of_python_take_paths_and_numbers_of_numpy(tmp_p
         assert found["model"]["optimizer"]["learning_rate"] == 0.5
         assert found["model"]["optimizer"]["betas"] == [0.5, 0.75]
         assert (found["data"]["corpus"], found["data"]["batch_size"]) == (str(tmp_path), 3)
-    with pytest.raises(ConfigError, match=r"found <object object .*>, expected text, numbers"):
+    with pytest.raises(ConfigError, match="found object, expected text, numbers, lists or map"):
         to_arguments({"trainer.callbacks": [object()]})
+    rows = pandas.DataFrame({"text": ["a"]})
+    for read in (to_arguments, lambda given: read_request([], base=given)):
+        with pytest.raises(ConfigError, match="found DataFrame, expected a file with rows: its to"):
+            read({"data": {"source": rows}})
 
 
 ODD_TEXTS = (

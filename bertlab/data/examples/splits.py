@@ -144,9 +144,7 @@ def report_split(
         ("tokens", f"{lengths.sum():,} (longest {lengths.max()})"),
     ]
     if apart := sum(not all(map(_is_composed, row.values.values())) for row in split.rows):
-        share = (
-            f"{apart:,} rows ({apart / len(split.rows):.1%}), accents are characters of their own"
-        )
+        share = f"{apart:,} rows ({apart / len(split.rows):.1%}), accents apart from their letters"
         report.append(("not in NFC", share))
     found = [list(head.labels_of(row)) for row in split.rows]
     counts = Counter(label for labels in found for label in labels)
