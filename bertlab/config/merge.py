@@ -387,9 +387,9 @@ def _open(key: str, value: object) -> object:
     if key in _GROUPS:
         if Path(text).is_file():
             return read_config(Path(text))
-        meant = "; did you mean 'seed_everything'?" if key == "seed" else ""
+        meant = {"seed": "seed_everything", "model": "model.init_from"}.get(key)
         found = given if isinstance(given, int | float | list) else repr(text)
-        expected = f"keys below it, or a file with them{meant}"
+        expected = f"keys below it, or a file with them{f'; did you mean {meant!r}?' * bool(meant)}"
         raise ConfigError(f"{key}: found {found}, expected {expected}")
     return given
 

@@ -89,7 +89,7 @@ def test_the_tiny_config_itself_is_accepted(tiny_run: Path) -> None:
         ("--max_token 1", ["did you mean 'max_tokens'"]),
         ("--run_dri x", ["did you mean 'run_dir'"]),
         ("--config_file x", ["did you mean 'config'"]),
-        ("--model 3", ["model: found 3, expected keys below it"]),
+        ("--model 3", ["model: found 3, expected keys below it", "'model.init_from'"]),
         ("--model+ 3", ["model: is a section", "--model.KEY VALUE"]),
         ("--data.batch_size", ["--data.batch_size: expected a value after it"]),
         ("--data.corpus a.txt b.txt", ["'b.txt'", "--KEY '[a, b]'"]),
