@@ -113,7 +113,7 @@ def test_several_devices_are_given_a_number(tiny_config: Path, bertlab: Command)
 
 
 _MEASURED = """
-import resource, sys
+import sys
 from pathlib import Path
 from bertlab_gpu import step_memory
 from bertlab.cli.main import main
@@ -121,16 +121,20 @@ from bertlab.cli.main import main
 step_memory._HARMLESS = 0.0
 measure = step_memory.measure
 
+def kilobytes(name):
+    # not ru_maxrss: a process that was just started has that of the one which started it
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return [line.split()[1] for line in lines if line.startswith(name)][0]
+
 def measured(*given):
     found = measure(*given)
-    lines = Path("/proc/self/status").read_text().splitlines()
     print("takes", found.of(given[1].mean_lengths()[0] * 2048))
-    print("before", [line.split()[1] for line in lines if line.startswith("VmRSS")][0])
+    print("before", kilobytes("VmRSS"))
     return found
 
 step_memory.measure = measured
 code = main(sys.argv[1:])
-print("peak", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+print("peak", kilobytes("VmHWM"))
 sys.exit(code)
 """
 

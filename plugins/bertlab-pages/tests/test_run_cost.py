@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -99,6 +100,15 @@ def test_first_steps_tell_the_cost_of_rows_and_evaluations_do_not_count(
     assert re.search(
         r"on this machine: about .+ms a step\), [\d.]+ [MG]B of memory, .+ of disk", output
     )
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no /proc")
+def test_memory_is_that_of_this_process_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What ``getrusage`` gives begins with the peak of the process that started this one."""
+    from_starter = SimpleNamespace(ru_maxrss=2**40)
+    monkeypatch.setattr("resource.getrusage", lambda _: from_starter)
+    has_own = "VmHWM" in Path("/proc/self/status").read_text()
+    assert (run_cost.process_memory() < 2**40) == has_own
 
 
 def test_words() -> None:
