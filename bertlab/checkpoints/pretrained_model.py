@@ -228,12 +228,10 @@ def _example(given: Input, number: int, head: Head) -> Example:
     if isinstance(given, Mapping):
         values = dict(given)
         for column in head.columns:
-            known = [name for name in (column.name, *column.aliases) if name in given]
-            if known:
+            if known := [name for name in (column.name, *column.aliases) if name in given]:
                 values[column.name] = given[known[0]]
-            elif column in columns:
-                found = ", ".join(map(str, given))
-                raise DataError(f"{where}: found {found}, expected {column.name}")
+        if missing := [column.name for column in columns if column.name not in values]:
+            raise DataError(f"{where}: found {', '.join(map(str, given))}, expected {missing[0]}")
     else:
         several = isinstance(given, tuple if len(columns) == 1 else tuple | list)
         texts = given if several else (given,)

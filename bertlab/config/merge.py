@@ -388,9 +388,9 @@ def _open(key: str, value: object) -> object:
         if Path(text).is_file():
             return read_config(Path(text))
         meant = {"seed": "seed_everything", "model": "model.init_from"}.get(key)
+        tip = f"; did you mean {meant!r}?" if meant else ""
         found = given if isinstance(given, int | float | list) else repr(text)
-        expected = f"keys below it, or a file with them{f'; did you mean {meant!r}?' * bool(meant)}"
-        raise ConfigError(f"{key}: found {found}, expected {expected}")
+        raise ConfigError(f"{key}: found {found}, expected keys below it, or a file with them{tip}")
     return given
 
 

@@ -7,6 +7,8 @@ from bertlab.api.tokenizer import Tokenizer
 from bertlab.errors import ConfigError
 from bertlab.heads.classification import SequenceClassifier
 
+_FOUND = "data.max_seq_length: found"
+
 
 class SingleSentence(SequenceClassifier):
     """Predict a label or a score of a text: CoLA, SST-2."""
@@ -25,7 +27,7 @@ def text_features(example: Example, tokenizer: Tokenizer, max_seq_length: int) -
     ids = text_ids(example.values.get("text"), example, "text", tokenizer)
     room = tokenizer.room(max_seq_length)
     if room < 1:
-        raise ConfigError(f"data.max_seq_length: found {max_seq_length}, expected 3 or more")
+        raise ConfigError(f"{_FOUND} {max_seq_length}, expected 3 or more for a text")
     return Features(*tokenizer.build_inputs(ids[:room]), truncated=max(0, len(ids) - room))
 
 
@@ -58,7 +60,7 @@ def pair_features(
     """
     room = tokenizer.room(max_seq_length, segments=2)
     if room < 2:
-        raise ConfigError(f"data.max_seq_length: found {max_seq_length}, expected 5 or more")
+        raise ConfigError(f"{_FOUND} {max_seq_length}, expected 5 or more for pairs of texts")
     excess = max(0, len(a) + len(b) - room)
     if excess:
         # room 8: lengths 9 and 2 -> 6 and 2; 9 and 7 -> 4 and 4

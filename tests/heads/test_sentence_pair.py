@@ -51,7 +51,7 @@ def test_a_token_of_each_text_has_to_fit() -> None:
     row = rows_of({"text_a": words(3, 1), "text_b": words(3, 2)})[0]
     [features] = built_once().encode(row, TOKENIZER, 5)
     assert features.token_type_ids == [0, 0, 0, 1, 1]
-    with pytest.raises(ConfigError, match="max_seq_length: found 4, expected 5 or more"):
+    with pytest.raises(ConfigError, match="max_seq_length: found 4, expected 5 or more for pairs"):
         built_once().encode(row, TOKENIZER, 4)
 
 

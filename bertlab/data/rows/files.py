@@ -266,7 +266,7 @@ def detect_format(
         return "jsonl" if ahead.lstrip().startswith(b"{") else "txt"
     forms = _ending_formats(path)
     if len(forms) > 1:
-        raise DataError(f"{path}: several packages read it; format is one of {', '.join(forms)}")
+        raise DataError(f"{path}: several packages read it; give format, one of {', '.join(forms)}")
     if not forms:
         if (reason := unreadable_kind(path)) is not None:
             raise DataError(f"{path}: {reason}")
