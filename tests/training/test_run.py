@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,24 @@ def test_embedding_is_the_mean_of_the_last_layer(tiny_run: Path) -> None:
     for unordered in ({"a", "b"}, b"a", pandas.DataFrame({"text": ["a"]})):
         with pytest.raises(DataError, match="expected a text, or several in their order"):
             model.embed(unordered)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"pool": "CLS"}, "pool: found 'CLS' (there are: none, cls, mean)"),
+        ({"combine": "means"}, "combine: found 'means'; did you mean 'mean'?"),
+        ({"window_pooling": "avg"}, "window_pooling: found 'avg' (there are: mean, max, first)"),
+        ({"batch_size": 0}, "batch_size: found 0, expected 1 or more"),
+        ({"layers": -1}, "layers: found -1, expected a list, [-1]"),
+        ({"layers": [9]}, "layers: found 9, but the encoder has 2 layers"),
+    ],
+)
+def test_settings_of_an_embedding_are_checked(
+    tiny_run: Path, settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        load(tiny_run).embed("some words", **settings)
 
 
 def test_errors_are_those_of_the_catalogue(tiny_config: Path, tiny_run: Path) -> None:

@@ -3,17 +3,17 @@
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, cast
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from bertlab import CheckpointError, PretrainedModel
+from bertlab import CheckpointError, PretrainedModel, check_at_least, nearest
 from bertlab.api import ConfigError, DataError, Encoder, PackedBatch, pack
 from bertlab.extend import kind_of
-from bertlab_tasks.layers import Combination, combine_layers
+from bertlab_tasks.layers import Combination, check_layers, combine_layers
 from bertlab_tasks.long_text import Pooling, pooled_rows, text_windows
 
 Pool = Literal["none", "cls", "mean"]
@@ -154,7 +154,7 @@ def embed_texts(
         window_stride: tokens from the start of a window to the next one's; half of one if None.
 
     Raises:
-        ConfigError: there is no such layer.
+        ConfigError: there is no such layer, or no such way to combine or pool.
         DataError: there is no text, or one is too long or no str.
     """
     # the items of a DataFrame are the names of its columns, those of a set have no order
@@ -162,6 +162,15 @@ def embed_texts(
         raise DataError(f"found {texts!r:.80}, expected a text, or several in their order")
     are_many = isinstance(texts, Iterable) and not isinstance(texts, str | Mapping)
     listed = texts if are_many else [cast("str", texts)]
+    # a command's parser knows these, a call from Python has none
+    _check_choice("combine", combine, Combination)
+    _check_choice("pool", pool, Pool)
+    if window_pooling is not None:
+        _check_choice("window_pooling", window_pooling, Pooling)
+    check_at_least("batch_size", batch_size, 1)
+    if isinstance(layers, int):
+        raise ConfigError(f"layers: found {layers}, expected a list, [{layers}]")
+    check_layers(layers, model.encoder.num_hidden_layers + 1, "layers")
     check_windows(window_pooling, window_stride, pool)
     longest = model.encoder.max_position_embeddings
     windows = window_pooling and Windows(longest, window_pooling, window_stride)
@@ -177,6 +186,14 @@ def embed_texts(
         found |= dict(zip(numbers, vectors, strict=True))
     # (N, D), or (T, D) without pooling; float(), as NumPy has no bfloat16
     return torch.cat([found[n] for n in range(len(sequences))]).float().cpu().numpy()
+
+
+def _check_choice(key: str, found: object, choices: Any) -> None:  # noqa: ANN401  a Literal
+    if found not in get_args(choices):
+        raise ConfigError(
+            f"{key}: found {found!r}{nearest(str(found), get_args(choices))} "
+            f"(there are: {', '.join(get_args(choices))})"
+        )
 
 
 def _ids(model: PretrainedModel, text: str, number: int, in_windows: bool) -> list[int]:
