@@ -221,9 +221,8 @@ def _read_or_offer(file: Path) -> Pretrained:
         whole = next(filter(_is_whole, newest_first), None)
         if whole is None:
             raise
-        raise CheckpointError(
-            f"{error}; a whole one: --ckpt_path {shlex.quote(str(whole))}"
-        ) from None
+        named = shlex.quote(str(whole))
+        raise CheckpointError(f"{error}; a whole one: --ckpt_path {named}") from None
 
 
 def _is_whole(file: Path) -> bool:

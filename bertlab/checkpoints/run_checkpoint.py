@@ -53,7 +53,8 @@ def find_checkpoint(path: str | Path, best: bool = True) -> Path | None:
         last = last_checkpoint(path)
         if last is None:
             raise CheckpointError(
-                f"{path}: this run has no checkpoint yet (no {path / 'checkpoints' / LAST_FILE})"
+                f"{path}: this run has no checkpoint yet (no {path / 'checkpoints' / LAST_FILE}); "
+                "if it has a checkpoint.dirpath, name a file there"
             )
         return last
     if (path / "stages").is_dir():

@@ -501,7 +501,7 @@ def test_a_ckpt_path_to_nothing(refused: Refused, tmp_path: Path, command: str) 
     (tmp_path / "begun" / "checkpoints").mkdir(parents=True)
     refused([command, "--ckpt_path", "nope"], ["--ckpt_path", "nope", "no such run"])
     refused([command, "--ckpt_path", "empty"], ["--ckpt_path", "empty"])
-    refused([command, "--ckpt_path", "begun"], ["begun", "no checkpoint yet"])
+    refused([command, "--ckpt_path", "begun"], ["begun", "no checkpoint yet", "checkpoint.dirpath"])
 
 
 @pytest.mark.slow
