@@ -110,6 +110,7 @@ from bertlab.config.yaml_files import load_yaml as load_yaml
 from bertlab.config.yaml_files import names_below as names_below
 from bertlab.config.yaml_files import needs_value as needs_value
 from bertlab.config.yaml_files import nested as nested
+from bertlab.config.yaml_files import plain as plain
 from bertlab.config.yaml_files import read_config as read_config
 from bertlab.config.yaml_files import split_arguments as split_arguments
 from bertlab.config.yaml_files import yaml_inline as yaml_inline

@@ -31,8 +31,8 @@ class Ray(StudyExecutor):
         self, address: str | None = None, cpus: float = 1, gpus: float = 0, retries: int = 1
     ) -> None:
         self.address = address
-        self.cpus = check_number("cpus", cpus, 0)
-        self.gpus = check_number("gpus", gpus, 0)
+        self.cpus = check_number("cpus", cpus, 0, shared=True)
+        self.gpus = check_number("gpus", gpus, 0, shared=True)
         self.retries = check_number("retries", retries, 0, float("inf"))
 
     @contextmanager

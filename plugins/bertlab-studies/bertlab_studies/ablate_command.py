@@ -25,16 +25,16 @@ def main(argv: list[str]) -> int:
     options = vars(parse_arguments(parser, argv))
     take_executor_options(options)
     study_dir = options.pop("study_dir")
-    content = _study_content(
-        **{name: options.pop(name) for name in ("config", "vary", "set", "evaluate_set")},
-        seeds=options.pop("seeds"),
-        evaluate=options.pop("evaluate"),
-    )
+    given = {name: options.pop(name) for name in ("config", "vary", "seeds", "evaluate")}
+    content = _study_content(**given)
+    settings = parse_settings(options.pop("set"), "--set")
+    of_evaluations = parse_settings(options.pop("evaluate_set"), "--evaluate_set")
     from bertlab.extend import quiet_lightning  # noqa: PLC0415
     from bertlab_studies.study import study  # noqa: PLC0415  imports torch, which help does without
 
     quiet_lightning()
-    return run(study(content, study_dir), **options)
+    found = study(content, study_dir, settings=settings, evaluate_settings=of_evaluations)
+    return run(found, **options)
 
 
 def make_parser(argv: Sequence[str] | None = None) -> ArgumentParser:
@@ -78,12 +78,10 @@ def make_parser(argv: Sequence[str] | None = None) -> ArgumentParser:
 def _study_content(
     config: list[str],
     vary: list[str],
-    set: list[str],
-    evaluate_set: list[str],
     seeds: str | None,
     evaluate: list[str],
 ) -> Config:
-    """Return the content of the study file."""
+    """Return the content of the study file, without settings for all variants."""
     if len(config) != 1 or not vary:
         raise CommandError("ablate: expected one config and --vary; see bertlab ablate --help")
     # a study keeps its base by path and may go on from another directory
@@ -98,8 +96,6 @@ def _study_content(
         "name": "-".join(["ablate", base.stem, *(name.rpartition(".")[2] for name in axes)]),
         "base": str(base),
         "axes": axes,
-        "settings": parse_settings(set, "--set"),
-        "evaluate_settings": parse_settings(evaluate_set, "--evaluate_set"),
         "evaluate": _evaluations(evaluate),
     }
     if seeds is not None:

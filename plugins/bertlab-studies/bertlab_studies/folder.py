@@ -1,7 +1,6 @@
 """The directory of a study: what was asked, what is in it, and whether the two still agree."""
 
 from collections.abc import Iterable, Mapping
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from bertlab.extend import (
     differences,
     explain_failed_write,
     make_folder,
+    plain,
     read_config,
     read_object,
     warn,
@@ -24,7 +24,13 @@ from bertlab_studies.execute.run_state import PLAN
 from bertlab_studies.plan.plan import Plan
 from bertlab_studies.plan.seeds import ADDED_SEEDS
 from bertlab_studies.plan.study_file import BASE, StudyConfig
-from bertlab_studies.settings import STUDY_FILE, Overrides, find_study, read_settings
+from bertlab_studies.settings import (
+    STUDY_FILE,
+    Overrides,
+    find_study,
+    overridden,
+    read_settings,
+)
 
 _PLAN_KEYS = {"seeds": list, "runs": list, "configs": dict}
 _FINETUNE_SEEDS = "finetune_seeds"
@@ -53,7 +59,7 @@ def read_study(
         StudyError: if there is none, or settings are given for one that was begun without them.
     """
     if isinstance(source, Mapping):
-        path, content = Path("study"), dict(deepcopy(source))
+        path, content = Path("study"), dict(plain(source))
     else:
         path = find_study(source)
         if (directory := Path(source)).is_dir():
@@ -61,16 +67,16 @@ def read_study(
                 raise StudyError(f"--set: {directory} was begun without it; give the study's file")
             return read_config(path), path, directory
         content = {"name": path.stem, **read_config(path)}  # a name in the file wins
-    own = read_settings(settings, "--set")
+    own = read_settings(plain(settings), "--set")
     budget = {key: own.pop(key) for key in list(own) if key.startswith(_BUDGET)}
     if budget:
         content["budget"] = {key.removeprefix(_BUDGET): value for key, value in budget.items()}
     common = _set_evaluations(
-        content, read_settings(evaluate_settings, "--evaluate_set"), str(path)
+        content, read_settings(plain(evaluate_settings), "--evaluate_set"), str(path)
     )
     for key, more in (("settings", own), ("evaluate_settings", common)):
         if more:
-            content[key] = read_settings(content.get(key), f"{path}: {key}") | more
+            content[key] = overridden(read_settings(content.get(key), f"{path}: {key}"), more)
     return content, path, None
 
 
@@ -79,14 +85,19 @@ def _set_evaluations(content: Config, given: Overrides, where: str) -> Overrides
     evaluate = content.get("evaluate")
     if isinstance(evaluate, list):
         evaluate = content["evaluate"] = {Path(str(each)).stem: each for each in evaluate}
+    if not isinstance(evaluate, dict):
+        return given
     for key in list(given):
-        name, _, setting = key.partition(".")  # "mrpc.model.lr" -> mrpc, model.lr
-        if isinstance(evaluate, dict) and name in evaluate and setting:
+        # "squad-v1.1.model.lr" -> squad-v1.1, model.lr
+        names = [str(name) for name in evaluate if key.startswith(f"{name}.")]
+        if names:
+            name = max(names, key=len)
             entry = evaluate[name]
             fields = entry if isinstance(entry, dict) else {"config": entry}
-            more = read_settings({setting: given.pop(key)}, f"{where}: evaluate.{name}")
-            own = read_settings(fields.get("settings"), f"{where}: evaluate.{name}.settings")
-            evaluate[name] = {**fields, "settings": own | more}
+            place = f"{where}: evaluate.{name}"
+            more = read_settings({key.removeprefix(f"{name}."): given.pop(key)}, place)
+            own = read_settings(fields.get("settings"), f"{place}.settings")
+            evaluate[name] = {**fields, "settings": overridden(own, more)}
     return given
 
 

@@ -110,6 +110,9 @@ def _column_names(columns: Mapping[str, str]) -> dict[str, str]:
                 f"--columns: no column is called {role!r}{nearest(role, _ROLES)} "
                 f"(there are: {', '.join(_ROLES)})"
             )
+    for name in columns.values():
+        if len(same := [role for role in columns if columns[role] == name]) > 1:
+            raise StudyError(f"--columns: {' and '.join(same)}: found {name!r} for both")
     own = {role: role for role in _ROLES if role not in columns}
     also = {name: role for name, role in _ALSO.items() if role not in columns}
     return own | also | {str(name): role for role, name in columns.items()}
@@ -200,7 +203,7 @@ class _Table:
                 f"{where}: the score of {variant}, {measure}, seed {seed}{of} is there twice "
                 f"(first in {run.where})"
             )
-        run.degenerate = cell.get("degenerate", "")
+        run.degenerate = cell.get("degenerate") or run.degenerate  # of rows, one may say so
         if score is not None:
             run.scores[row] = score
             run.clusters[row] = cell.get("cluster", "")

@@ -7,13 +7,15 @@ random weights below ``RUN_DIR/from-scratch``. The same command, given again, go
 import contextlib
 import json
 import shutil
-import statistics
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
+
+import numpy as np
 
 from bertlab.api import ConfigError
 from bertlab.extend import (
@@ -59,7 +61,6 @@ PRE_TRAINED = "pre-trained"
 RESULT = "repeated.json"  # the table, written when all runs are done
 _KEYS = ("seeds", "against_scratch")  # that ask for runs
 _OPTIONS = tuple(f"--{key}" for key in (*_KEYS, "keep_predictions", "run_dir"))
-_OFF = ("null", "false")
 _ECHO_INTERVAL = 0.2  # seconds between looks at the runs' logs
 Spread = dict[str, dict[str, float | None]]
 
@@ -131,7 +132,7 @@ def asks_for_runs(request: Request) -> bool:
     Raises:
         ConfigError: if an argument asks for runs beside a checkpoint.
     """
-    wanted = [key for key in _KEYS if _given(request, key) not in _OFF]
+    wanted = [key for key in _KEYS if not _is_off(_given(request, key))]
     if request.ckpt_path is None:
         return bool(wanted)
     for key in wanted:
@@ -157,17 +158,17 @@ def find_repetition(request: Request) -> Repetition:
             rest += tokens
             asked |= {} if key in ("--config", "-c") else {key: value}
     seeds, scratch, keeps = (_given(request, key) for key in (*_KEYS, "keep_predictions"))
-    if seeds not in _OFF and request.is_argument("seed_everything"):
+    if not _is_off(seeds) and request.is_argument("seed_everything"):
         raise ConfigError("--seeds and --seed_everything: give one of them, not both")
-    against_scratch = scratch not in _OFF
+    against_scratch = not _is_off(scratch)
     if against_scratch and request.init_from is None:
         raise ConfigError(
             "against_scratch: found no pre-trained model to compare with, expected "
             "--model.init_from; or take against_scratch out"
         )
-    kept = "false" if keeps in _OFF else keeps
+    kept = "false" if _is_off(keeps) else keeps
     rest += ["--seeds=null", "--against_scratch=false", f"--keep_predictions={kept}"]
-    numbers = None if seeds in _OFF else tuple(seed_list(parse_value(seeds, "--seeds")))
+    numbers = None if _is_off(seeds) else tuple(seed_list(parse_value(seeds, "--seeds")))
     named = read_request(rest)
     config = resolve_request(named)
     check_config(named, config, known_encoder(config))
@@ -185,6 +186,12 @@ def _given(request: Request, key: str) -> str:
     found = request.values.get(key)
     found = None if isinstance(found, NoValue) else found  # the parser says so
     return found if isinstance(found, str) else json.dumps(found, default=str)
+
+
+def _is_off(given: str) -> bool:
+    """Whether a value in YAML asks for nothing: ``False`` and ``no`` do as ``false`` does."""
+    value = parse_value(given, "--seeds, --against_scratch, --keep_predictions")
+    return value is None or value is False
 
 
 def fit_repeatedly(repetition: Repetition) -> int:
@@ -358,11 +365,17 @@ def spread(results: Sequence[Results]) -> Spread:
     values = {name: [each[name] for each in results] for name in names}
     return {
         name: {
-            "mean": statistics.fmean(each),
-            "deviation": statistics.stdev(each) if len(each) > 1 else None,  # divides by n - 1
+            "mean": fmean(each),
+            "deviation": _deviation(each) if len(each) > 1 else None,
         }
         for name, each in values.items()
     }
+
+
+def _deviation(values: Sequence[float]) -> float:
+    """Return the sample standard deviation (n - 1); NaN if a value is not finite."""
+    with np.errstate(invalid="ignore"):  # inf - inf; statistics.stdev takes no NaN at all
+        return float(np.std(values, ddof=1))
 
 
 def _show(name: str, found: Mapping[str, float | None] | None, shares: Shares) -> str:

@@ -162,6 +162,15 @@ def read_settings(given: object, where: str) -> Overrides:
     return as_overrides(given, where, _TAKEN, StudyError)
 
 
+def overridden(earlier: Overrides, later: Overrides) -> Overrides:
+    """Return both, the later ones behind all others: ``fit`` takes the last word on a key.
+
+    A key that both have would stand where the earlier one does, before a key below it:
+    ``objectives.mlm.rate`` behind ``objectives: {mlm: …}``, which it would change.
+    """
+    return {key: value for key, value in earlier.items() if key not in later} | later
+
+
 def parse_settings(given: Sequence[str], option: str) -> Overrides:
     """Return what ``KEY=VALUE`` arguments of an option say; values are YAML.
 

@@ -276,7 +276,8 @@ class Study:
             sameness.refuse_mixture(same, self.study_dir)
         deciding = deciding_rows(self.config, keeps_clusters(self.study_dir))
         found = collect(self.config, self.planned, self.study_dir, deciding)
-        found.remarks = [*(f"mixed data: {line}" for line in same.mixtures), *same.remarks]
+        mixed = [f"mixed data: {line}" for line in same.mixtures]
+        found.remarks = [*mixed, *same.remarks, *found.remarks]
         found.remarks += sameness.other_kernels(self.planned, self.study_dir, self.config.baseline)
         found.remarks += other_domains(self.config, self.planned, self.study_dir)
         found.remarks += without_row_scores(found, self.config, self.planned, self.study_dir)

@@ -54,6 +54,7 @@ class Cell:
         clusters: of these rows, such as questions on one passage; None if they are not known.
         repeats: where seeds are nested, the value of each fine-tuning that is done, by seed of the
             pre-training, then of the fine-tuning.
+        degenerate_repeats: what is wrong with a fine-tuning that learned nothing, by the same.
         learned: where some fine-tunings of a pre-training are degenerate, the mean over the others,
             by seed.
     """
@@ -63,6 +64,7 @@ class Cell:
     examples: dict[int, NDArray[np.float64]] = field(default_factory=dict)
     clusters: "Clusters | None" = None
     repeats: dict[int, dict[int, float]] = field(default_factory=dict)
+    degenerate_repeats: dict[int, dict[int, str]] = field(default_factory=dict)
     learned: dict[int, float] = field(default_factory=dict)
 
 

@@ -110,7 +110,9 @@ class Local(StudyExecutor):
         )
 
 
-def check_number(name: str, found: Number, least: int, most: float = MOST_OF_A_NODE) -> Number:
+def check_number(
+    name: str, found: Number, least: int, most: float = MOST_OF_A_NODE, shared: bool = False
+) -> Number:
     """Return the number of an option, if it is given and in range.
 
     Args:
@@ -118,10 +120,15 @@ def check_number(name: str, found: Number, least: int, most: float = MOST_OF_A_N
         found: the number; None if it was not given.
         least: that it may be.
         most: that it may be; of another machine nobody knows how many it has.
+        shared: runs may have a part of one, such as half of a GPU.
 
     Raises:
-        CommandError: it is out of range.
+        CommandError: it is no number, or out of range.
     """
+    whole = isinstance(found, int) and not isinstance(found, bool)
+    if found is not None and not whole and not (shared and isinstance(found, float)):
+        expected = "a number" if shared else "a whole number"
+        raise CommandError(f"{name}: found {found!r}, expected {expected}")
     if found is not None and not found >= least:  # NaN is not either
         raise CommandError(f"{name}: found {found}, expected {least} or more")
     if found is not None and not found <= most:

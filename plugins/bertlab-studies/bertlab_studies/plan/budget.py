@@ -94,7 +94,7 @@ def _time(given: object, where: str) -> str:
     elif isinstance(given, dict):
         try:
             seconds = round(timedelta(**given).total_seconds())
-        except (TypeError, OverflowError):
+        except (TypeError, ValueError, OverflowError):  # {hours: .nan}
             seconds = 0
     if seconds < 1:
         raise StudyError(

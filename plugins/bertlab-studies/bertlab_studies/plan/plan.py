@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bertlab.api import BertlabError, Encoder
-from bertlab.extend import Config, Request, read_request, resolve_request
+from bertlab.extend import Config, Request, read_request, resolve_request, without_secrets
 from bertlab_studies.errors import StudyError
 from bertlab_studies.plan.checks import (
     check_checkpoint,
@@ -130,8 +130,20 @@ def make_plan(study: StudyConfig, begun: Iterable[str] = ()) -> Plan:
                 f"study {study.name}: variant {variant.name}: evaluate: found overrides of "
                 "evaluations, but the study has none; expected evaluate with config files"
             )
+        if variant.evaluate and all(each.zero_shot is not None for each in study.evaluations):
+            raise StudyError(
+                f"study {study.name}: variant {variant.name}: evaluate: found "
+                f"{', '.join(variant.evaluate)}, but no evaluation is trained; take it out"
+            )
         config, encoder = _resolve(study, variant)
         plan.configs[variant.name, BASE] = config
+        objectives = config["model"].get("objectives") or {}
+        for evaluation in study.evaluations:
+            if evaluation.name in objectives:
+                raise StudyError(
+                    f"study {study.name}: evaluate.{evaluation.name}: found the name of an "
+                    "objective, whose figures have it; choose another"
+                )
         for evaluation in study.evaluations:
             plan.configs[variant.name, evaluation.name] = _resolve_evaluation(
                 study, evaluation, variant, encoder
@@ -187,7 +199,8 @@ def _add(
 ) -> PlannedRun:
     """Add a run, unless another variant has the same, and note that the variant needs it."""
     # the parent's id ends in its own hash: what changes there changes this one
-    key = [computed(config, own_seeds.content), None if parent is None else parent.id, from_step]
+    own = without_secrets(computed(config, own_seeds.content))  # as study.yaml keeps it
+    key = [own, None if parent is None else parent.id, from_step]
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:HASH]
     run = plan.of_hash.get(digest)
     if run is None:

@@ -43,6 +43,7 @@ STAGES_KEY = "stages"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+=-]*")  # of a folder
 _EXAMPLE = "{short: {share: 0.9, data.max_seq_length: 128}, long: {share: 0.1}}"
 _OWN = ("name", "share")
+_SHARE = re.compile(r"\d{0,20}\.?\d{1,20}(e-?\d{1,2})?|\d{1,20}/\d{1,20}")  # 0.9, 1e-05, 1/3
 _BUDGET = "the budget is the run's, and a stage has a share of it"
 _WHOLE = "it is the whole run's; give it beside stages"
 _ALONE = "it does not go with stages"
@@ -203,10 +204,11 @@ def _read_stage(given: object, is_alone: bool) -> Stage:
 
 
 def _read_share(given: object, key: str) -> Fraction:
-    try:
-        share = Fraction(str(given))  # 0.9 is nine tenths, and 1/3 a third
-    except (ValueError, ZeroDivisionError):
-        share = Fraction(0)
+    # 0.9 is nine tenths, and 1/3 a third; Fraction("1e-30000000") would make all of its digits
+    text, share = str(given), Fraction(0)
+    if _SHARE.fullmatch(text):
+        with contextlib.suppress(ZeroDivisionError):
+            share = Fraction(text)
     if isinstance(given, bool) or not 0 < share < 1:
         found = "none" if given is None else repr(given)
         raise ConfigError(f"{key}: found {found}, expected a share of the budget between 0 and 1")

@@ -23,7 +23,7 @@ from bertlab_studies.plan.values import (
 )
 from bertlab_studies.plan.variants import Variant, read_variants
 from bertlab_studies.plan.zero_shot import ZERO_SHOT_KEYS, zero_shot_config
-from bertlab_studies.settings import Overrides, read_settings
+from bertlab_studies.settings import Overrides, overridden, read_settings
 
 KEYS = (
     "name",
@@ -166,12 +166,20 @@ def make_study(content: Config, where: str, folder: Path) -> StudyConfig:
         )
     common = read_settings(content.get("evaluate_settings"), f"{where}: evaluate_settings")
     evaluations = _evaluations(content.get("evaluate") or {}, common, where, folder)
+    trains = any(each.zero_shot is None for each in evaluations)
+    if common and not trains:
+        named = " (that of one: evaluate.NAME.settings, or --evaluate_set NAME.KEY=VALUE)"
+        raise StudyError(
+            f"{where}: evaluate_settings: found {', '.join(common)}, but no evaluation is trained"
+            f"{named if evaluations else ''}; take it out"
+        )
     factors = read_factors(content.get("seeds"), f"{where}: seeds")
     seeds, finetune_seeds = _seeds(content, factors, where)
-    if finetune_seeds is not None and not evaluations:
+    if finetune_seeds is not None and not trains:
+        none = "no evaluation is trained" if evaluations else "there is no evaluate"
         raise StudyError(
-            f"{where}: seeds.finetune: found {list(finetune_seeds)}, but there is no evaluate: "
-            f"no run starts from another; expected seeds: {len(seeds)}, those of the base run"
+            f"{where}: seeds.finetune: found {list(finetune_seeds)}, but {none}: no training "
+            f"starts from another run; expected seeds: {len(seeds)}, those of the base run"
         )
     nested = len(finetune_seeds or (1,)) * max(1, len(evaluations))
     check_count(len(variants) * len(seeds) * nested, "runs (variants times seeds)", where)
@@ -286,7 +294,7 @@ def _evaluation(
     )
     if step not in ("last", "best"):
         raise StudyError(f"{where}.step: found {step!r}, expected last or best")
-    settings = common | read_settings(fields.get("settings"), f"{where}.settings")
+    settings = overridden(common, read_settings(fields.get("settings"), f"{where}.settings"))
     path = file(folder, config, where)
     return Evaluation(name, path, settings, metric, step, better=better, margin=least)
 

@@ -17,10 +17,10 @@ from bertlab_studies.plan.stages import last_config
 from bertlab_studies.plan.study_file import BASE, StudyConfig
 from bertlab_studies.plan.tuning import Rows, Tuning
 from bertlab_studies.plan.variants import Variant
-from bertlab_studies.settings import Overrides
+from bertlab_studies.settings import Overrides, overridden
 
 TRIALS = "tuning"  # directory of the trials in that of the study
-_SHARED = ("base", "settings", "budget", "evaluate_settings")
+_SHARED = ("base", "settings", "budget")
 _EVALUATE = "evaluate."
 _METRICS = ("accuracy", "loss")  # which the report of any study has
 
@@ -82,7 +82,7 @@ def trial_variants(study: StudyConfig, settings: Mapping[str, list[Overrides]]) 
         study: that is tuned.
         settings: of the trials of each variant.
     """
-    evaluates = choosing_evaluation(study) is not None
+    of_evaluations = _of_evaluations(study)
     names: dict[str, str] = {}  # by what is computed
     found: TrialVariants = {}
     for variant in study.variants:
@@ -90,13 +90,23 @@ def trial_variants(study: StudyConfig, settings: Mapping[str, list[Overrides]]) 
         for number, more in enumerate(settings[variant.name], 1):
             overrides = {
                 key: value
-                for key, value in {**variant.overrides, **more}.items()
-                if evaluates or not key.startswith(_EVALUATE)
+                for key, value in overridden(variant.overrides, more).items()
+                if not key.startswith(_EVALUATE) or key.startswith(of_evaluations)
             }
             computed = json.dumps(overrides, sort_keys=True, default=str)
             name = names.setdefault(computed, f"{variant.name} trial {number}")
             found[variant.name].append((name, overrides))
     return found
+
+
+def _of_evaluations(study: StudyConfig) -> tuple[str, ...]:
+    """Return how the overrides of evaluations begin that change the one which chooses."""
+    chooses = choosing_evaluation(study)
+    if chooses is None:
+        return ()
+    evaluation = next(each for each in study.evaluations if each.name == chooses)
+    # what is trained has all settings; else it is only chosen which checkpoint is scored
+    return (_EVALUATE,) if evaluation.zero_shot is None else (f"{_EVALUATE}from_step",)
 
 
 def trials_content(content: Config, study: StudyConfig, trials: TrialVariants) -> Config:
@@ -111,6 +121,8 @@ def trials_content(content: Config, study: StudyConfig, trials: TrialVariants) -
     chooses = choosing_evaluation(study)
     if chooses is not None:
         found["evaluate"] = {chooses: content["evaluate"][chooses]}
+    if _EVALUATE in _of_evaluations(study) and "evaluate_settings" in content:
+        found["evaluate_settings"] = content["evaluate_settings"]
     return {
         **found,
         "name": study.name,
@@ -138,8 +150,8 @@ def with_chosen(study: StudyConfig, chosen: Mapping[str, Overrides]) -> StudyCon
         variants.append(
             replace(
                 variant,
-                settings=variant.settings | base,
-                evaluate=variant.evaluate | evaluate,
+                settings=overridden(variant.settings, base),
+                evaluate=overridden(variant.evaluate, evaluate),
             )
         )
     return replace(study, variants=tuple(variants))

@@ -9,7 +9,7 @@ from bertlab import nearest
 from bertlab.extend import Config
 from bertlab_studies.errors import StudyError
 from bertlab_studies.plan.values import check_count, mapping, refuse_repeated
-from bertlab_studies.settings import Overrides, read_settings
+from bertlab_studies.settings import Overrides, overridden, read_settings
 
 _VARIANTS = "variants"
 _EVALUATE = "evaluate."
@@ -77,9 +77,9 @@ def read_variants(content: Config, where: str) -> list[Variant]:
         all_overrides[str(name)] = overrides
         for combination in product(*points):  # without axes once, with ()
             labels = [label for label, _ in combination]
-            merged = dict(overrides)
+            merged = overrides
             for _, more in combination:
-                merged |= more
+                merged = overridden(merged, more)
             levels = dict(zip(axes, labels, strict=True))
             if axes and len(named) > 1:
                 levels = {_VARIANTS: str(name), **levels}
@@ -125,7 +125,7 @@ def _own(
         hint = nearest(str(name), list(earlier))
         raise StudyError(f"{where}.{_BUILDS_ON}: found {name!r}, expected {above}{hint}")
     own = read_settings({key: each for key, each in given.items() if key != _BUILDS_ON}, where)
-    return name, {**earlier[name], **own}
+    return name, overridden(earlier[name], own)
 
 
 def _variant(name: str, overrides: Overrides, levels: dict[str, str], where: str) -> Variant:

@@ -9,8 +9,7 @@ registers the analysis with a date; later changes are dated amendments, and show
 import hashlib
 import json
 import os
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -30,7 +29,7 @@ from bertlab_studies.plan.plan import Plan
 from bertlab_studies.plan.study_file import StudyConfig
 from bertlab_studies.plan.trials import TRIALS, check_rows
 from bertlab_studies.report.collect import measures_of
-from bertlab_studies.report.comparison import LEVEL, Comparison
+from bertlab_studies.report.comparison import LEVEL
 from bertlab_studies.report.earlier_noise import (
     as_noise,
     earlier_noise,
@@ -52,7 +51,6 @@ _SHOWN = 12  # hexadecimal digits
 
 Analysis = dict[str, Any]
 Kind = TypeVar("Kind", dict[str, Any], list[object])
-Comparisons = Mapping[tuple[str, str], Comparison]
 
 
 def planned_analysis(
@@ -176,7 +174,7 @@ def _amend(study_dir: Path, content: Analysis, analysis: Analysis, plan: Plan, r
     """Note what changed since an analysis was registered, or last amended, if anything did."""
     last = _latest(content)
     changes = _changes(analysis, last["analysis"])
-    if plan_digest(plan) != last["plan_sha256"]:
+    if plan_digest(plan) != last.get("plan_sha256"):
         changes.append("configs of runs")
     if not changes:
         return False
@@ -189,16 +187,22 @@ def _amend(study_dir: Path, content: Analysis, analysis: Analysis, plan: Plan, r
         "sha256": digest(analysis),
         "plan_sha256": plan_digest(plan),
     }
-    both = [*content["amendments"], amendment]
+    both = [*_amendments(content), amendment]
     _write(study_dir / ANALYSIS, {**content, "amendments": both})
     return True
 
 
 def _latest(content: Analysis) -> Analysis:
     """Return the last amendment of a registered analysis, or itself."""
-    amendments = content.get("amendments", [])
-    found = amendments[-1] if isinstance(amendments, list) and amendments else content
+    found = [content, *_amendments(content)][-1]
     if not isinstance(found, dict) or not isinstance(found.get("analysis"), dict):
+        raise _damaged(Path(ANALYSIS))
+    return found
+
+
+def _amendments(content: Analysis) -> list[Any]:
+    found = content.get("amendments") or []
+    if not isinstance(found, list):
         raise _damaged(Path(ANALYSIS))
     return found
 
@@ -261,7 +265,7 @@ def add_analysis(scores: StudyScores, study_dir: Path, now: Analysis) -> None:
     scores.manifest["analysis"] = f"{stamp[:_SHOWN]}, written down {when}"
     if digest(then) != stamp:
         scores.remarks.append(f"{ANALYSIS} was edited: its SHA-256 is of another content")
-    for each in frozen.get("amendments", ()):
+    for each in _amendments(frozen):
         scores.remarks.append(_describe_amendment(each, study_dir))
     changes = _changes(now, _latest(frozen)["analysis"])
     if changes:
@@ -280,11 +284,11 @@ def _describe_amendment(given: object, study_dir: Path) -> str:
         when = f"after {done} runs were done" if done else "before a run was done"
         why = f", as {reason!r} says" if reason else ""
         edited = "" if digest(given["analysis"]) == given["sha256"] else " (edited since)"
-        changes = "; ".join(map(str, given["changes"]))
+        changes, date = "; ".join(map(str, given["changes"])), given["date"]
     except (AssertionError, KeyError, TypeError):
         raise _damaged(study_dir / ANALYSIS) from None
     return (
-        f"the analysis was amended on {given['date']}, {when}{why}{edited} (here: amended, there: "
+        f"the analysis was amended on {date}, {when}{why}{edited} (here: amended, there: "
         f"before): {changes}"
     )
 
@@ -303,25 +307,6 @@ def record_look(study_dir: Path, plan: Plan, analysis: Analysis) -> None:
     if seen not in before and all(is_done(run.directory(study_dir)) for run in plan.in_order()):
         with explain_failed_write(f"{study_dir / LOOKS}: cannot be written"):
             write_json(study_dir / LOOKS, [*before, seen])
-
-
-def with_looks(comparisons: Comparisons, looks: int) -> dict[tuple[str, str], Comparison]:
-    """Return comparisons that are tested at 5 % / looks: p-values times the looks (Bonferroni)."""
-    return {key: _times(one, looks) for key, one in comparisons.items()}
-
-
-def _times(one: Comparison, looks: int) -> Comparison:
-    def times(p: float | None) -> float | None:
-        return None if p is None else min(1.0, p * looks)
-
-    rest = one.without_failed
-    return replace(
-        one,
-        p_adjusted=times(one.p_adjusted),
-        p_equivalent=times(one.p_equivalent),
-        family=one.family * looks,  # what could be shown is that of the same level
-        without_failed=None if rest is None else _times(rest, looks),
-    )
 
 
 def _look_remarks(look: int, planned: int | None) -> list[str]:

@@ -16,7 +16,7 @@ from bertlab_studies.report.columns import MIXED, SHOWN
 from bertlab_studies.report.comparison import Comparison
 from bertlab_studies.report.difference_table import DIFFERENCE, figures
 from bertlab_studies.report.seed_noise import Weights
-from bertlab_studies.report.statistics import after_holm, compare_contrasts
+from bertlab_studies.report.statistics import after_holm_and_looks, compare_contrasts
 from bertlab_studies.study_scores import StudyScores
 
 _LEGEND = (
@@ -70,7 +70,7 @@ def effects_of_axes(scores: StudyScores) -> list[Effect]:
         if measure.is_primary
         for name, one in compare_contrasts(scores, measure, wanted).items()
     }
-    found |= after_holm({key: one for key, one in found.items() if one.p is not None})
+    found = after_holm_and_looks(found, scores.looks)
     return [
         Effect(
             each.axis,

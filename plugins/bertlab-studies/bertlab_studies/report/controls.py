@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from bertlab_studies.report.comparison import Comparison
 from bertlab_studies.report.findings import describe
-from bertlab_studies.report.statistics import after_holm, compare_contrasts
+from bertlab_studies.report.statistics import after_holm_and_looks, compare_contrasts
 from bertlab_studies.study_scores import StudyScores
 
 Comparisons = Mapping[tuple[str, str], Comparison]
@@ -40,7 +40,7 @@ def compare_controls(scores: StudyScores) -> dict[tuple[str, str], Comparison]:
         if measure.is_primary and wanted
         for control, one in compare_contrasts(scores, measure, wanted).items()
     }
-    return found | after_holm({key: one for key, one in found.items() if one.p is not None})
+    return after_holm_and_looks(found, scores.looks)
 
 
 def control_findings(scores: StudyScores, compared: Comparisons) -> Iterator[str]:
@@ -60,7 +60,7 @@ def control_findings(scores: StudyScores, compared: Comparisons) -> Iterator[str
             yield (
                 f"{variant} beside its control {control}, {name}: "
                 f"{_verdict(variant, control, effect, beside, own)}; {variant} − {control}: "
-                f"{describe(beside, measures[name])}."
+                f"{describe(beside, measures[name], control)}."
             )
 
 

@@ -188,8 +188,9 @@ def record(path: Path, entries: Sequence[Entry]) -> int:
     if text:
         with explain_failed_write(f"{path}: cannot be written"):
             make_folder(path.parent)
+            ends = not before or path.read_bytes().endswith(b"\n")  # as an editor may leave it
             with open_to_append(path) as file:
-                file.write(text.encode())
+                file.write((text if ends else f"\n{text}").encode())
     return len(new)
 
 

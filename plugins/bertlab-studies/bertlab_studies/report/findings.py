@@ -19,13 +19,13 @@ NOISIER = (
 FEW_SEEDS = 3  # up to here the deviation itself is hardly known
 
 
-def describe(comparison: Comparison, measure: Measure) -> str:
-    """Return one sentence, without a full stop, on a variant against the baseline.
+def describe(comparison: Comparison, measure: Measure, other: str = "the baseline") -> str:
+    """Return one sentence, without a full stop, on a variant against the baseline, or another.
 
     For example ``no difference shown (95 % CI −0.6 … +0.9 points; 5 seeds could have shown 1.4)``.
     """
     if comparison.decided is not comparison:
-        return f"of the runs that learned: {describe(comparison.decided, measure)}"
+        return f"of the runs that learned: {describe(comparison.decided, measure, other)}"
     if comparison.difference is None or comparison.p is None:
         return f"cannot be tested: {_too_few(comparison)}"
     if comparison.is_constant:
@@ -39,16 +39,16 @@ def describe(comparison: Comparison, measure: Measure) -> str:
         few = f"; few seeds: {_count(comparison)}" if min(comparison.runs) <= FEW_SEEDS else ""
         by = _direction(comparison.difference, measure, digits)
         return f"{by} ({interval}, {_p_of(comparison)}{few})"
-    return _describe_nothing_shown(comparison, measure, interval, digits)
+    return _describe_nothing_shown(comparison, measure, interval, digits, other)
 
 
 def _describe_nothing_shown(
-    comparison: Comparison, measure: Measure, interval: str, digits: int
+    comparison: Comparison, measure: Measure, interval: str, digits: int, other: str
 ) -> str:
     if comparison.equivalent:
         within = _plain(comparison.margin or 0.0, measure, digits)
         p = format_p(comparison.p_equivalent or 0.0)
-        return f"as good as the baseline, within {within}{_unit(measure)} ({p}; {interval})"
+        return f"as good as {other}, within {within}{_unit(measure)} ({p}; {interval})"
     alone, after = comparison.p or 0.0, comparison.p_adjusted or 0.0
     could = _could_show(comparison, measure, digits)
     if alone <= LEVEL:

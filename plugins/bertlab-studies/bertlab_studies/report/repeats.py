@@ -68,6 +68,11 @@ def add_results(cell: Cell, seed: int, results: Mapping[int | None, RunResult], 
     repeats = {seed: each.value for seed, each in results.items() if seed is not None}
     if repeats:
         cell.repeats[seed] = repeats
+        cell.degenerate_repeats[seed] = {
+            finetune: each.degenerate
+            for finetune, each in results.items()
+            if finetune is not None and each.degenerate is not None
+        }
 
 
 def _degenerate(results: Mapping[int | None, RunResult]) -> Iterator[str]:

@@ -18,7 +18,6 @@ from bertlab_pages.escaping import html_templates
 from bertlab_pages.tables import Grid, TitledGrid
 from bertlab_studies.errors import StudyError
 from bertlab_studies.report import findings
-from bertlab_studies.report.analysis import with_looks
 from bertlab_studies.report.axes import axis_tables
 from bertlab_studies.report.columns import (
     DEGENERATE,
@@ -40,7 +39,13 @@ from bertlab_studies.report.over_tasks import over_tasks_tables
 from bertlab_studies.report.repeats import seed_warnings
 from bertlab_studies.report.resolution import resolution_tables
 from bertlab_studies.report.row_noise import row_warnings
-from bertlab_studies.report.statistics import compare_pair, compare_study, summarize
+from bertlab_studies.report.statistics import (
+    Comparisons,
+    compare_pair,
+    compare_study,
+    summarize,
+    with_looks,
+)
 from bertlab_studies.report.steps import step_tables
 from bertlab_studies.report.tuning_report import tuning_tables
 from bertlab_studies.report.variance_shares import variance_tables
@@ -51,7 +56,6 @@ if TYPE_CHECKING:
     import pandas
 
 HTML = html_templates("bertlab_studies.report")
-Comparisons = dict[tuple[str, str], Comparison]
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from bertlab import PluginError
 from bertlab.api import Head
 from bertlab.extend import explain_damage, open_to_read, parse_json
 from bertlab_evaluations.clusters import Clusters, clusters_of
+from bertlab_studies.errors import StudyError
 from bertlab_studies.plan.tuning import Rows
 from bertlab_studies.report.prediction_scores import candidate_scores
 from bertlab_studies.study_scores import Cell
@@ -132,19 +133,30 @@ def _labels(lines: Sequence[Mapping[str, Any]]) -> list[str]:
     return [str(line.get("cluster", "")) for line in lines]
 
 
-def keep_common_rows(cells: Sequence[Cell]) -> None:
+def keep_common_rows(cells: Sequence[Cell]) -> int:
     """Leave out rows that some run of an evaluation could not score, such as long texts.
 
     Args:
-        cells: of one measure, of each variant. Their ``examples`` and ``clusters`` are changed.
+        cells: of one measure, of each variant. Their ``examples``, ``clusters`` and ``values`` are
+            changed: runs are compared by their means over the same rows.
+
+    Returns:
+        How many rows were left out.
+
+    Raises:
+        StudyError: no row was scored by all runs.
     """
     scores = [each for cell in cells for each in cell.examples.values()]
     if not scores or len({len(each) for each in scores}) > 1:
-        return
+        return 0
     missing = np.isnan(scores)  # (runs, rows)
-    if not missing.any() or missing.all(1).any():
-        return
+    if not missing.any():
+        return 0
     kept = np.asarray(~missing.any(0))
+    if not kept.any():
+        raise StudyError("no row was scored by all runs, so that there is nothing to compare")
     for cell in cells:
         cell.examples.update({seed: each[kept] for seed, each in cell.examples.items()})
+        cell.values.update({seed: float(each.mean()) for seed, each in cell.examples.items()})
         cell.clusters = None if cell.clusters is None else cell.clusters.of(kept)
+    return int((~kept).sum())

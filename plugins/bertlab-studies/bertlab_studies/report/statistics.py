@@ -38,6 +38,7 @@ from bertlab_studies.report.seed_noise import (
 from bertlab_studies.study_scores import Cell, Measure, StudyScores
 
 DRAWS = 1000  # of the Multi-Bootstrap
+Comparisons = dict[tuple[str, str], Comparison]  # by variant, or what is compared, and measure
 
 
 @dataclass(frozen=True)
@@ -219,10 +220,6 @@ def compare_study(scores: StudyScores, draws: int = DRAWS) -> dict[tuple[str, st
     }
     tested = [key for key in found if key not in described]
     found |= described | after_holm({key: found[key] for key in tested})
-    margins = [key for key in tested if found[key].decided.p_equivalent is not None]
-    equivalent = holm([found[key].decided.p_equivalent or 0.0 for key in margins])
-    for key, p in zip(margins, equivalent, strict=True):
-        found[key] = found[key].with_equivalent(p)
     rates = holm([each.p if (each := found[key].failures) else 1.0 for key in tested])
     for key, p in zip(tested, rates, strict=True):
         failures = found[key].failures
@@ -348,10 +345,11 @@ def _contrasts(
     return found
 
 
-def after_holm(
-    tested: Mapping[tuple[str, str], Comparison],
-) -> dict[tuple[str, str], Comparison]:
-    """Return comparisons with Holm's p-values over all of them; of runs that did not fail too."""
+def after_holm(tested: Mapping[tuple[str, str], Comparison]) -> Comparisons:
+    """Return comparisons with Holm's p-values over all of them; of runs that did not fail too.
+
+    Those of equivalence are corrected over all comparisons that have a margin.
+    """
     family = len(tested)
     adjusted = holm([one.p or 0.0 for one in tested.values()])
     rest = {key: one.without_failed or one for key, one in tested.items()}
@@ -365,7 +363,41 @@ def after_holm(
             found[key] = replace(
                 found[key], without_failed=replace(left, p_adjusted=p_left, family=family)
             )
+    margins = [key for key, one in found.items() if one.decided.p_equivalent is not None]
+    equivalent = holm([found[key].decided.p_equivalent or 0.0 for key in margins])
+    for key, p in zip(margins, equivalent, strict=True):
+        found[key] = found[key].with_equivalent(p)
     return found
+
+
+def after_holm_and_looks(comparisons: Comparisons, looks: int) -> Comparisons:
+    """Return a family of comparisons of which those that can be tested are corrected.
+
+    Args:
+        comparisons: of a table of its own.
+        looks: that are planned at the study.
+    """
+    tested = {key: one for key, one in comparisons.items() if one.p is not None}
+    return comparisons | with_looks(after_holm(tested), looks)
+
+
+def with_looks(comparisons: Comparisons, looks: int) -> Comparisons:
+    """Return comparisons that are tested at 5 % / looks: p-values times the looks (Bonferroni)."""
+    return {key: _times(one, looks) for key, one in comparisons.items()}
+
+
+def _times(one: Comparison, looks: int) -> Comparison:
+    def times(p: float | None) -> float | None:
+        return None if p is None else min(1.0, p * looks)
+
+    rest = one.without_failed
+    return replace(
+        one,
+        p_adjusted=times(one.p_adjusted),
+        p_equivalent=times(one.p_equivalent),
+        family=one.family * looks,  # what could be shown is that of the same level
+        without_failed=None if rest is None else _times(rest, looks),
+    )
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

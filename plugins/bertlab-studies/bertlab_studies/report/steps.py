@@ -12,7 +12,7 @@ from bertlab_pages.tables import Grid, TitledGrid
 from bertlab_studies.report.columns import MIXED, SHOWN
 from bertlab_studies.report.comparison import Comparison
 from bertlab_studies.report.difference_table import DIFFERENCE, figures
-from bertlab_studies.report.statistics import after_holm, compare_contrasts
+from bertlab_studies.report.statistics import after_holm_and_looks, compare_contrasts
 from bertlab_studies.study_scores import Measure, StudyScores
 
 _LEGEND = (
@@ -62,7 +62,7 @@ def steps_of(scores: StudyScores) -> list[Step]:
         for measure in _primary(scores)
         for name, one in compare_contrasts(scores, measure, wanted).items()
     }
-    found |= after_holm({key: one for key, one in found.items() if one.p is not None})
+    found = after_holm_and_looks(found, scores.looks)
     return [
         Step(name, before, {each.name: found[name, each.name] for each in _primary(scores)})
         for name, before in steps

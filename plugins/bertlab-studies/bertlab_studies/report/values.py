@@ -63,8 +63,11 @@ def run_values(study: StudyScores) -> Iterator[RunValue]:
                 if nested
                 else {None: cell.values.get(seed)}
             )
-            lost, why = seed in failed[variant], cell.degenerate.get(seed, "")
+            lost, of_repeats = seed in failed[variant], cell.degenerate_repeats.get(seed, {})
             for finetune, value in found.items():
+                # of its own; a cell says of a pre-training what is wrong with any fine-tuning
+                own = cell.degenerate.get(seed) if finetune is None else of_repeats.get(finetune)
+                why = own or ""
                 yield RunValue(variant, measure.name, seed, finetune, value, lost, why)
 
 

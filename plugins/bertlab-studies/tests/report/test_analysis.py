@@ -11,11 +11,11 @@ import pytest
 import yaml
 
 from bertlab_studies.errors import StudyError
-from bertlab_studies.report.analysis import ANALYSIS, LOOKS, with_looks
+from bertlab_studies.report.analysis import ANALYSIS, LOOKS
 from bertlab_studies.report.comparison import LEVEL
 from bertlab_studies.report.contrast_noise import draw_test
 from bertlab_studies.report.report import report_of
-from bertlab_studies.report.statistics import compare_study
+from bertlab_studies.report.statistics import compare_study, with_looks
 from bertlab_studies.study import Study
 from bertlab_studies.study import study as open_study
 from made_up_scores import made_up_study
