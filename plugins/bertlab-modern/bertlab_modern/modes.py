@@ -71,8 +71,10 @@ class OptimizerModes(Callback):
         was_shown = self._trained is not None
         self._eval(trainer, pl_module)
         checkpoint[_KEY] = self._trained
+        # anew: a tensor that a state dict computes, as LoRA's merged weight, does not follow eval()
+        state = trainer.strategy.lightning_module_state_dict()
         copies: dict[tuple[int, Any], Tensor] = {}  # one of weights that two modules share
-        for name, each in checkpoint["state_dict"].items():
+        for name, each in state.items():
             place = (each.data_ptr(), each.shape)
             if place not in copies:
                 copies[place] = each.clone()

@@ -1,6 +1,7 @@
 """``model.adapter: lora``: what is trained, what a checkpoint holds, and what others load."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ import bertlab
 from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import BertlabError
 from bertlab_modern.lora import LoRA
+from bertlab_modern.modes import OptimizerModes
+from bertlab_modern.schedule_free import ScheduleFreeAdamW
 
 SIZES: dict[str, Any] = {
     "num_hidden_layers": 2,
@@ -114,6 +117,38 @@ def test_merged_equals_unmerged() -> None:
     LoRA(rank=3, targets=["attention"]).adapt(again)
     again.load_state_dict(state)  # every name is known
     assert torch.equal(again.eval()(batch).tokens, adapted(batch).tokens)
+
+
+def test_the_merged_weights_are_those_that_are_evaluated() -> None:
+    torch.manual_seed(0)
+    encoder = BertEncoder(50, "tiny", **SIZES)
+    LoRA(rank=3, targets=["attention"]).adapt(encoder)
+    moved = [each for each in encoder.parameters() if each.requires_grad]
+    optimizer = ScheduleFreeAdamW([{"params": moved}], lr=0.1)
+    batch = bertlab.pack([[1, 7, 9, 2], [1, 30, 2]])
+    for _ in range(3):
+        optimizer.zero_grad()
+        encoder(batch).tokens.square().sum().backward()
+        optimizer.step()
+    trained = [each.detach().clone() for each in moved]
+    trainer: Any = SimpleNamespace(
+        optimizers=[optimizer],
+        strategy=SimpleNamespace(lightning_module_state_dict=encoder.state_dict),
+    )
+    # Lightning takes the state while the weights are those that are trained
+    checkpoint: dict[str, Any] = {"state_dict": encoder.state_dict()}
+    OptimizerModes().on_save_checkpoint(trainer, encoder, checkpoint)  # type: ignore[arg-type]
+    assert all(torch.equal(one, other) for one, other in zip(moved, trained, strict=True))
+    state = checkpoint["state_dict"]
+    bases = [name for name in state if name.endswith("lora_base")]
+    assert len(bases) == 4
+    for start in (name.removesuffix("lora_base") for name in bases):
+        merged = (
+            state[f"{start}lora_base"] + 16 / 3 * state[f"{start}lora_b"] @ state[f"{start}lora_a"]
+        )
+        torch.testing.assert_close(state[f"{start}weight"], merged)
+        kept = checkpoint["trained_weights"][f"{start}parametrizations.weight.0.b"]
+        assert not torch.equal(state[f"{start}lora_b"], kept)
 
 
 @pytest.mark.slow
