@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from bertlab.api import Task
 from bertlab.extend import free_memory, warn
 from bertlab_guard.errors import CorruptionError
 from bertlab_guard.loss_watch import LOSS_WINDOW, jump_above
@@ -92,14 +93,29 @@ class Steps:
         for name, each in self.tensors():
             each.copy_(tensors[name])
 
-    def take(self, step: int, rates: list[float]) -> None:
-        """Compute a step and take it."""
+    def settings(self) -> "_Settings":
+        """Return what a step is taken with: rates, and whatever else changes by a schedule."""
+        groups = [_numbers_copied(group) for group in self.optimizer.param_groups]
+        for group in groups:
+            del group["params"]
+        tasks = [each for each in self.module.modules() if isinstance(each, Task)]
+        scheduled = [
+            (task, {name: getattr(task, name) for name in task.scheduled}) for task in tasks
+        ]
+        return groups, scheduled
+
+    def take(self, step: int, settings: "_Settings") -> None:
+        """Compute a step with its settings and take it."""
+        groups, scheduled = settings
+        for task, values in scheduled:
+            for name, value in values.items():
+                setattr(task, name, value)
         self.optimizer.zero_grad(set_to_none=True)
         for loss in self.losses(step):
             loss.backward()  # type: ignore[no-untyped-call]
         taken = self.clip()
-        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
-            group["lr"] = rate
+        for group, its in zip(self.optimizer.param_groups, groups, strict=True):
+            group.update(_numbers_copied(its))
         if taken:
             self.optimizer.step()
             self.after_step(step + 1)
@@ -107,6 +123,8 @@ class Steps:
 
 # settings of each group, and what is remembered of each weight
 _Kept = tuple[list[dict[str, Any]], dict[Any, dict[str, Any]]]
+# of each group without its weights, and the numbers of tasks that change over a run
+_Settings = tuple[list[dict[str, Any]], list[tuple[Task, dict[str, Any]]]]
 
 
 def _numbers_copied(mapping: dict[str, Any]) -> dict[str, Any]:
@@ -143,7 +161,7 @@ class StepAudit:
         self.watch_every = 1  # steps between two looks at the sums
         self.is_deterministic = True
         self._copy: _Copy | None = None
-        self._rates: dict[int, list[float]] = {}  # of each step since the copy
+        self._settings: dict[int, _Settings] = {}  # of each step since the copy
         self._losses: deque[float] = deque(maxlen=LOSS_WINDOW)
         self._sums: dict[str, int] = {}
         self._began = math.nan
@@ -152,7 +170,7 @@ class StepAudit:
         """Note where a step, counted from 0, begins; copy what it begins with if it is due."""
         self._began = time.monotonic()
         if step and step % self.every == 0 and self.is_deterministic:
-            self._copy, self._rates = None, {}
+            self._copy, self._settings = None, {}
             if self._has_room():
                 self._copy = _Copy(step, self._clones(), self.steps.kept())
 
@@ -163,7 +181,7 @@ class StepAudit:
             CorruptionError: they changed meanwhile.
         """
         if self._copy is not None:
-            self._rates[step] = [group["lr"] for group in self.steps.optimizer.param_groups]
+            self._settings[step] = self.steps.settings()
         if self._sums:
             found = bit_sums(self.steps)
             changed = [name for name, value in self._sums.items() if found.get(name) != value]
@@ -199,7 +217,8 @@ class StepAudit:
         """Whether a weight lies further from the copy than learning rates let one think."""
         # AdamW moves a weight by about its rate a step; what is strange is computed again, so no
         # other optimiser is wronged
-        bound = _LEAP * sum(max(rates) for rates in self._rates.values())
+        rates = (max(group["lr"] for group in groups) for groups, _ in self._settings.values())
+        bound = _LEAP * sum(rates)
         for name, weight in self.steps.module.named_parameters():
             if weight.requires_grad and weight.numel():
                 moved = float((weight.data - copy.tensors[name]).abs().max())
@@ -236,7 +255,7 @@ class StepAudit:
         """Compute the steps up to ``last`` again, from the copy on."""
         self.steps.put_back(copy.kept, copy.tensors)
         for step in range(copy.step, last + 1):
-            self.steps.take(step, self._rates[step])
+            self.steps.take(step, self._settings[step])
 
     def _clones(self) -> dict[str, Tensor]:
         return {name: each.clone() for name, each in self.steps.tensors()}

@@ -1,6 +1,7 @@
 """A flipped bit is found where steps are computed again; looking changes nothing."""
 
 import copy
+import math
 import os
 from pathlib import Path
 
@@ -331,6 +332,48 @@ def test_an_optimiser_keeps_its_numbers(late: bool) -> None:
             assert torch.equal(one, its)
             assert plain.state[one]["norms"] == audited.state[its]["norms"]
             assert torch.equal(plain.state[one]["mean"], audited.state[its]["mean"])
+
+
+class Following(NextSentencePrediction):
+    """Pulls a weight after each step, by a pace that a schedule changes."""
+
+    scheduled = ("pace",)
+    pace = 0.0
+
+    def __init__(self, weight: torch.nn.Parameter) -> None:
+        super().__init__()
+        self.pulled = weight
+
+    def after_step(self, step: int) -> None:
+        self.pulled.data.mul_(1 - self.pace)
+
+
+@pytest.mark.parametrize("jumps", [False, True], ids=["one step", "all since the copy"])
+def test_steps_are_computed_again_with_what_schedules_set(jumps: bool) -> None:
+    torch.manual_seed(1)
+    module = torch.nn.Linear(3, 1)
+    module.task = Following(module.weight)
+    optimizer = torch.optim.AdamW(module.parameters(), lr=0.1)
+
+    def losses(step: int):
+        yield (module.weight * (step + 1)).pow(2).sum() + module.bias.sum()
+
+    audit = StepAudit(Steps(module, optimizer, losses, lambda: True, module.task.after_step), 4)
+    for step in range(7):
+        audit.begin(step)  # which comes before the values of the step are set
+        optimizer.param_groups[0].update(
+            weight_decay=0.5 - 0.05 * step, betas=(0.9 - 0.1 * step, 0.9)
+        )
+        module.task.pace = 0.1 * step
+        optimizer.zero_grad()
+        next(losses(step)).backward()
+        audit.before_update(step)
+        optimizer.step()
+        module.task.after_step(step + 1)
+        audit.end(step, math.inf if jumps and step == 6 else 1.0)
+        assert audit.is_deterministic
+    assert optimizer.param_groups[0]["weight_decay"] == 0.5 - 0.05 * 6
+    assert module.task.pace == 0.1 * 6
 
 
 def test_a_sum_sees_every_bit() -> None:
