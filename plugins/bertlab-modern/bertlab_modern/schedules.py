@@ -5,6 +5,10 @@ from typing import Literal
 
 from bertlab import check_at_least, check_share
 from bertlab.api import Progress, Schedule
+from bertlab_modern.choices import check_choice
+
+DecayShape = Literal["linear", "sqrt"]
+Mode = Literal["auto", "min", "max"]
 
 
 class Cosine(Schedule):
@@ -43,10 +47,9 @@ class WarmupStableDecay(Schedule):
             it, which Hägele et al. find a little better.
     """
 
-    def __init__(
-        self, decay_share: float = 0.2, shape: Literal["linear", "sqrt"] = "linear"
-    ) -> None:
+    def __init__(self, decay_share: float = 0.2, shape: DecayShape = "linear") -> None:
         check_share("schedule.decay_share", decay_share)
+        check_choice("schedule.shape", shape, DecayShape)
         self.decay_share = decay_share
         self.shape = shape
 
@@ -79,13 +82,14 @@ class Plateau(Schedule):
     def __init__(
         self,
         monitor: str = "auto",
-        mode: Literal["auto", "min", "max"] = "auto",
+        mode: Mode = "auto",
         reduce: float = 0.1,
         patience: int = 10,
         threshold: float = 1e-4,
         cooldown: int = 0,
         final: float = 0.0,
     ) -> None:
+        check_choice("model.optimizer.schedule.mode", mode, Mode)
         for name, share in (("reduce", reduce), ("threshold", threshold), ("final", final)):
             check_share(f"model.optimizer.schedule.{name}", share)
         for name, count in (("patience", patience), ("cooldown", cooldown)):

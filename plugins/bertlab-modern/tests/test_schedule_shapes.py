@@ -10,6 +10,8 @@ from torch import nn
 from transformers import get_cosine_schedule_with_warmup, get_wsd_schedule
 
 from bertlab.api.optimizer import Progress, Schedule, factor_at
+from bertlab.errors import ConfigError
+from bertlab.objectives.changing import make_schedule
 from bertlab_modern.schedules import Cosine, InverseSquareRoot, WarmupStableDecay
 
 STEPS, WARMUP = 40, 8
@@ -58,6 +60,18 @@ def test_the_square_root_of_haegele() -> None:
     found = factors(WarmupStableDecay(0.25, "sqrt"))
     for step in range(30, 41):
         assert found[step] == pytest.approx(1 - math.sqrt((step - 30) / 10))
+
+
+@pytest.mark.parametrize(
+    ("schedule", "settings", "words"),
+    [
+        ("wsd", {"shape": "Linear"}, "schedule.shape: found 'Linear', expected one of linear"),
+        ("plateau", {"mode": "maximum"}, "schedule.mode: found 'maximum', expected one of auto"),
+    ],
+)
+def test_other_words_are_refused(schedule: str, settings: dict[str, str], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        make_schedule({"name": schedule, **settings})
 
 
 def test_inverse_square_root_is_vaswanis() -> None:
