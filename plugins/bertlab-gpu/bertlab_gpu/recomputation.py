@@ -57,13 +57,16 @@ def chosen_layers(which: Layers, number: int) -> tuple[int, ...]:
     if isinstance(which, int):
         numbers: Sequence[int] = range(which)
         fits = 0 <= which <= number
+    elif isinstance(which, str):  # "12" is no list of layers 1 and 2
+        numbers, fits = (), False
     else:
         numbers = [int(each) for each in which]
         fits = all(0 <= each < number for each in numbers)
     if not fits:
+        auto = f" {AUTO}," if which != AUTO else ""  # which is for a config alone
         raise ConfigError(
-            f"recompute: found {which} in an encoder of {number} layers, expected 0 to {number} (so"
-            f" many from below), {ALL}, {AUTO}, or a list of layers, which are counted from 0"
+            f"recompute: found {which!r} in an encoder of {number} layers, expected 0 to {number} "
+            f"(so many from below), {ALL},{auto} or a list of layers, which are counted from 0"
         )
     return tuple(sorted(set(numbers)))
 

@@ -89,6 +89,12 @@ def test_compiled_layers_are_recomputed() -> None:
             torch.testing.assert_close(each, others[name], rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.parametrize("which", ["2", "All", "auto"])
+def test_words_other_than_all_are_no_layers(which: Any) -> None:
+    with pytest.raises(bertlab.ConfigError, match=f"recompute: found '{which}' in an encoder of 3"):
+        recompute_layers(made(BertEncoder), which)
+
+
 def weights(run: Path, name: str = "last") -> dict[str, Tensor]:
     content = torch.load(run / "checkpoints" / f"{name}.ckpt", weights_only=True)
     found: dict[str, Tensor] = content["state_dict"]

@@ -24,6 +24,7 @@ from bertlab.extend import (
     states_at_rows,
     summary_token,
 )
+from bertlab_modern.choices import check_choice
 from bertlab_modern.modern_form import ModernBertForm
 from bertlab_modern.modern_layer import (
     FeedForward,
@@ -40,6 +41,8 @@ from bertlab_modern.rotary import Rotation, rotation_of
 Preset = Literal[
     "tiny", "mini", "small", "medium", "base", "large", "modernbert-base", "modernbert-large"
 ]
+PositionEmbedding = Literal["rotary", "learned"]
+Initialization = Literal["scaled", "normal"]
 
 
 @dataclass(frozen=True)
@@ -120,7 +123,7 @@ class ModernEncoder(Encoder):
 
     Raises:
         ConfigError: if the heads do not divide the hidden size, a head has no even size for rotary
-            positions, or a number is out of range.
+            positions, a number is out of range, or a word is none of those above.
     """
 
     huggingface = (ModernBertForm(),)
@@ -135,7 +138,7 @@ class ModernEncoder(Encoder):
         num_attention_heads: int | None = None,
         intermediate_size: int | None = None,
         max_position_embeddings: int | None = None,
-        position_embedding: Literal["rotary", "learned"] = "rotary",
+        position_embedding: PositionEmbedding = "rotary",
         rope_theta: float = 10_000.0,
         local_rope_theta: float = 10_000.0,
         global_every: int = 3,
@@ -152,12 +155,20 @@ class ModernEncoder(Encoder):
         attention_probs_dropout_prob: float = 0.0,
         layer_norm_eps: float = 1e-5,
         initializer_range: float = 0.02,
-        initialization: Literal["scaled", "normal"] = "scaled",
+        initialization: Initialization = "scaled",
         causal: bool = False,
         pad_token_id: int = 0,
     ) -> None:
         super().__init__()
         size = choose_preset(preset, PRESETS)
+        for name, found, words in (
+            ("position_embedding", position_embedding, PositionEmbedding),
+            ("norm", norm, Norm),
+            ("norm_position", norm_position, NormPosition),
+            ("feed_forward", feed_forward, FeedForward),
+            ("initialization", initialization, Initialization),
+        ):
+            check_choice(f"model.encoder.{name}", found, words)
         self.vocab_size = vocab_size
         self.num_hidden_layers = given_or(num_hidden_layers, size.num_hidden_layers)
         self.hidden_size = width = given_or(hidden_size, size.hidden_size)

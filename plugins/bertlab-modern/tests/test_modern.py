@@ -317,6 +317,11 @@ def test_operations_are_those_of_the_pairs_that_are_seen(
         ({"global_every": 0}, "model.encoder.global_every"),
         ({"local_window": 0}, "model.encoder.local_window"),
         ({"preset": "huge"}, "expected one of"),
+        ({"norm": "RMS"}, "encoder.norm: found 'RMS', expected one of layer, rms; did you mean"),
+        ({"norm_position": "PRE"}, "model.encoder.norm_position: found 'PRE', expected one of pre"),
+        ({"feed_forward": "SwiGLU"}, "did you mean 'swiglu'"),
+        ({"position_embedding": "absolute"}, "model.encoder.position_embedding: found 'absolute'"),
+        ({"initialization": "xavier"}, "model.encoder.initialization: found 'xavier'"),
     ],
 )
 def test_arguments_out_of_range_are_named(change: dict[str, object], message: str) -> None:
