@@ -1,6 +1,7 @@
 """``lora``: low-rank changes of an encoder's matrices in place of training all of it."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterator
 from functools import partial
 from typing import Any
 
@@ -8,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import register_parametrization
 
-from bertlab import ConfigError, check_at_least
+from bertlab import ConfigError, check_at_least, nearest
 from bertlab.api import Adapter, Encoder
 from bertlab.extend import layers_of
 
@@ -48,7 +49,7 @@ class LoRA(Adapter):
         alpha: strength; the change is multiplied by ``alpha / rank``.
         targets: parts of names of the linear layers that change, such as ``attention``; all
             linear layers of the encoder's layers if not given. Layers below
-            ``model.optimizer.frozen_layers`` do not change.
+            ``model.optimizer.frozen_layers`` do not change. A part of no such name is refused.
     """
 
     def __init__(
@@ -60,15 +61,13 @@ class LoRA(Adapter):
 
     def adapt(self, encoder: Encoder) -> None:
         """Freeze the encoder but its pooler, and add a change to each target."""
-        adapted = dict(self._targets(encoder))  # not in layers that are frozen already
+        linears = dict(_trained_linears(encoder))
+        _check_targets(self.targets, linears)
+        targets = [""] if self.targets is None else self.targets  # "" is part of every name
+        adapted = {n: each for n, each in linears.items() if any(part in n for part in targets)}
         for name, parameter in encoder.named_parameters():
             if not name.startswith("pooler."):
                 parameter.requires_grad_(False)
-        if not adapted:
-            raise ConfigError(
-                f"model.adapter.targets: found {self.targets}, but no linear layer of the encoder "
-                "has such a name (as in: attention)"
-            )
         for linear in adapted.values():
             change = LowRankChange(linear.weight, self.rank, self.scale)
             register_parametrization(linear, "weight", change)
@@ -77,14 +76,29 @@ class LoRA(Adapter):
         hooked.register_state_dict_post_hook(partial(_merge, names=names))
         hooked.register_load_state_dict_pre_hook(partial(_take_apart, names=names))
 
-    def _targets(self, encoder: Encoder) -> Iterator[tuple[str, nn.Linear]]:
-        inside = {id(part) for layer in layers_of(encoder) for part in layer.modules()}
-        for name, module in encoder.named_modules():
-            is_wanted = self.targets is None or any(each in name for each in self.targets)
-            if not isinstance(module, nn.Linear) or id(module) not in inside:
-                continue
-            if is_wanted and module.weight.requires_grad:
-                yield name, module
+
+def _trained_linears(encoder: Encoder) -> Iterator[tuple[str, nn.Linear]]:
+    """Yield the linear layers within the encoder's layers, not those that are frozen already."""
+    inside = {id(part) for layer in layers_of(encoder) for part in layer.modules()}
+    for name, module in encoder.named_modules():
+        is_linear = isinstance(module, nn.Linear) and id(module) in inside
+        if is_linear and module.weight.requires_grad:
+            yield name, module
+
+
+def _check_targets(targets: list[str] | None, names: Collection[str]) -> None:
+    """Refuse what is part of no name, and where nothing would change."""
+    unknown = [each for each in targets or () if not any(each in name for name in names)]
+    if names and targets != [] and not unknown:
+        return
+    # layers.11.attention.qkv -> attention.qkv
+    ends = dict.fromkeys(re.sub(r"^.*?\.\d+\.", "", name) for name in names)
+    parts = {part for end in ends for part in (end, *end.split("."))}
+    hint = nearest(unknown[0], sorted(parts)) if unknown else ""
+    raise ConfigError(
+        f"model.adapter.targets: found {unknown or targets}, but no linear layer of the encoder "
+        f"that is trained has such a name, expected parts of {', '.join(ends) or 'one'}{hint}"
+    )
 
 
 def _merge(

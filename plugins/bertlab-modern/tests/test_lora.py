@@ -202,11 +202,29 @@ def test_a_head_that_keeps_the_encoder_fixed_is_refused(base: bertlab.Run, tmp_p
         bertlab.fit(given)
 
 
+@pytest.mark.parametrize(
+    ("targets", "found", "words"),
+    [
+        (["query", "value", "output"], "['query', 'value']", "expected parts of attention.qkv, "),
+        (["attention", "intermdiate"], "['intermdiate']", "did you mean 'intermediate'"),
+        ([], "[]", "attention.qkv, attention.output, intermediate, output"),
+        (["layers.0"], "['layers.0']", "that is trained"),
+    ],
+)
+def test_each_target_is_part_of_a_name(targets: list[str], found: str, words: str) -> None:
+    encoder = BertEncoder(50, "tiny", **SIZES)
+    encoder.layers[0].requires_grad_(False)
+    with pytest.raises(bertlab.ConfigError) as raised:
+        LoRA(targets=targets).adapt(encoder)
+    assert f"model.adapter.targets: found {found}, but" in str(raised.value)
+    assert words in str(raised.value)
+
+
 @pytest.mark.slow
 def test_targets_that_are_not_there_are_refused(corpus: Path, tmp_path: Path) -> None:
     encoder = {"name": "bert", **SIZES}
     for settings, words in (
-        ({"targets": ["atention"]}, "no linear layer of the encoder has such a name"),
+        ({"targets": ["atention"]}, "of the encoder that is trained has such a name"),
         ({"rank": 0}, "model.adapter.rank: found 0, expected"),
     ):
         given = config(corpus, encoder=encoder, adapter={"name": "lora", **settings})
