@@ -65,7 +65,10 @@ def mapped(file: Path, dtype: np.dtype[Any], length: int) -> ShardArray:
     found = np.lib.format.read_array_header_1_0(start)
     if found != ((length,), False, dtype):
         raise ValueError(f"it holds {found[2]} {found[0]}, expected {dtype} {(length,)}")
-    return content[start.tell() :].view(dtype)
+    items = content[start.tell() :].view(dtype)
+    if len(items) != length:
+        raise ValueError(f"it holds {len(items)} items, expected {length}")
+    return items
 
 
 class ShardedArray:

@@ -205,6 +205,22 @@ def test_damaged_offsets_are_refused_when_they_are_read(tmp_path: Path, place: i
         store.sentence_offsets[:]
 
 
+@pytest.mark.parametrize("name", ["tokens", "sentence_offsets"])
+def test_a_shard_of_fewer_items_than_it_says_is_refused(tmp_path: Path, name: str) -> None:
+    """Its header and the sizes in store.json agree with what is there."""
+    write(tmp_path / "store", texts(40), 100)
+    file, manifest = tmp_path / "store" / f"shards/00003.{name}.npy", tmp_path / "store/store.json"
+    items = np.load(file)
+    file.write_bytes(file.read_bytes()[: -items.itemsize])
+    content = json.loads(manifest.read_bytes())
+    content["shards"][3]["bytes"][name] = file.stat().st_size
+    manifest.write_text(json.dumps(content), "utf-8")
+    store = TokenStore.open(tmp_path / "store")
+    words = f"damaged token store: 00003.{name}.npy cannot be read: it holds {len(items) - 1} items"
+    with pytest.raises(TokenStoreError, match=words):
+        getattr(store, name)[:]
+
+
 def test_shards_of_nothing_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="shard_tokens: found 0, expected 1 or more"):
         ShardedWriter(tmp_path / "store", TOKENIZER, "", 0)
