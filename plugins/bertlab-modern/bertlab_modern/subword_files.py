@@ -5,6 +5,7 @@ import binascii
 from collections.abc import Mapping
 from typing import Any
 
+from bertlab import nearest
 from bertlab.api import SpecialTokens, TokenizerError
 from bertlab.extend import (
     PairLayout,
@@ -20,6 +21,14 @@ from bertlab.extend import (
 
 _BYTES_OF_MERGE = 600  # of memory
 _OF_UNICODE = 33  # bytes of U+FDFA, which NFKC makes of one character
+# all that ``tokenizers`` has; it takes one of another type by its fields
+_PROCESSORS = (
+    "BertProcessing",
+    "ByteLevel",
+    "RobertaProcessing",
+    "Sequence",
+    "TemplateProcessing",
+)
 
 # of each role, by what they are called in published tokenizers
 _KNOWN = {
@@ -53,7 +62,7 @@ def special_tokens(
     for role, usual in _KNOWN.items():
         given = named.get(f"{role}_token")
         given = given.get("content") if isinstance(given, dict) else given
-        if given is not None and given not in ids:
+        if given is not None and not (isinstance(given, str) and given in ids):
             raise TokenizerError(
                 f"{source}: {role}_token of tokenizer_config.json is {given!r}, which the "
                 "vocabulary lacks"
@@ -107,7 +116,17 @@ def pair_layout(post_processor: Any, special: SpecialTokens, source: str) -> Pai
     Raises:
         TokenizerError: it adds something else than BERT's or RoBERTa's does.
     """
-    types = {part.get("type"): part for part in parts(post_processor)}
+    types = {}
+    for part in parts(post_processor):
+        kind = part.get("type")
+        if kind in _PROCESSORS:
+            types[kind] = part
+        elif kind is not None:
+            shown = str(kind)[:80]
+            raise TokenizerError(
+                f"{source}: post_processor.type: found {shown!r}, expected one of "
+                f"{', '.join(_PROCESSORS)}{nearest(shown, _PROCESSORS)}"
+            )
     if "RobertaProcessing" in types:
         return PairLayout(separators=2, second_type=0)
     template = types.get("TemplateProcessing")
@@ -137,17 +156,32 @@ def _checked_model(model: dict[str, Any], source: str) -> dict[str, Any]:
         return _checked_unigram(model, source)
     vocabulary = checked_vocabulary(model, source)
     unknown = model.get("unk_token")
-    if (unknown is not None or model["type"] == "WordLevel") and unknown not in vocabulary:
+    is_token = isinstance(unknown, str) and unknown in vocabulary
+    if not is_token and (unknown is not None or model["type"] == "WordLevel"):
         raise TokenizerError(
             f"{source}: model.unk_token: found {unknown!r}, expected a token of its vocabulary"
         )
     merges = model.get("merges")
     if isinstance(merges, list):
         check_memory(source, "the merges", _BYTES_OF_MERGE * len(merges))
+        _check_merges(merges, model.get("continuing_subword_prefix"), source)
     # dropout of merges would give the same text other ids each time
     no_dropout = {"dropout": None} if model["type"] == "BPE" else {}
     ordered = dict(sorted(vocabulary.items(), key=lambda item: int(item[1])))
     return model | no_dropout | {"vocab": ordered}
+
+
+def _check_merges(merges: list[Any], prefix: object, source: str) -> None:
+    """Refuse what the backend aborts the process on: it cuts the prefix off without looking."""
+    if not isinstance(prefix, str) or not prefix:
+        return
+    for merge in merges:
+        match merge.split(" ") if isinstance(merge, str) else merge:  # "h ##e" or ["h", "##e"]
+            case [*_, str(second)] if not second.startswith(prefix):
+                raise TokenizerError(
+                    f"{source}: model.merges: found {str(merge)[:80]}, expected a second part that "
+                    f"begins with {prefix!r}, the continuing_subword_prefix"
+                )
 
 
 def _checked_unigram(model: dict[str, Any], source: str) -> dict[str, Any]:

@@ -135,7 +135,12 @@ def test_mlm_needs_a_mask(tmp_path: Path) -> None:
         (lambda c: c.update(pre_tokenizer={"type": "os.system"}), "not usable"),
         (lambda c: c.update(normalizer=CHARACTER_MAP), "precompiled_charsmap is damaged"),
         (lambda c: c["post_processor"].update(single=[]), "post_processor: found"),
+        (lambda c: c["post_processor"].update(type=["x"]), "post_processor.type: found .*'x'"),
+        (lambda c: c["post_processor"].update(type="Template"), "mean 'TemplateProcessing'"),
         (lambda c: c.update(added_tokens=[{"id": 1}]), "added_tokens"),
+        (lambda c: c["model"].update(unk_token=["a"]), r"model.unk_token: found \['a'\]"),
+        # the backend would abort the process
+        (lambda c: c["model"].update(continuing_subword_prefix="x"), "model.merges: found .*'x'"),
     ],
 )
 def test_damaged_files_are_refused_in_one_message(
@@ -144,6 +149,15 @@ def test_damaged_files_are_refused_in_one_message(
     with pytest.raises(TokenizerError, match=message) as caught:
         load_tokenizer(_without(tmp_path, change))
     assert str(tmp_path) in str(caught.value)
+
+
+@pytest.mark.parametrize("given", [["[CLS]"], {"content": {}}, {"content": ["[CLS]"]}, 3])
+def test_a_role_that_is_no_text_is_refused(tmp_path: Path, given: object) -> None:
+    tokenizer_called("bpe").save(tmp_path)
+    file = tmp_path / "tokenizer_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"cls_token": given}))
+    with pytest.raises(TokenizerError, match=r"cls_token of tokenizer_config\.json is "):
+        load_tokenizer(tmp_path)
 
 
 def test_a_checkpoint_holds_the_tokenizer() -> None:
