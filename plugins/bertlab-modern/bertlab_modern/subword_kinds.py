@@ -19,7 +19,7 @@ from tokenizers import Tokenizer as Backend
 from bertlab import check_at_least
 from bertlab.api import SpecialTokens, TokenizerError, TokenizerKind
 from bertlab.extend import MAX_WORD_CHARACTERS, warn
-from bertlab_modern.unigram_training import train_unigram
+from bertlab_modern.unigram_training import check_settings, train_unigram
 from bertlab_modern.word_starts import METASPACE
 
 SpecialNames = Literal["bert", "roberta"]
@@ -113,6 +113,7 @@ class Unigram(TokenizerKind):
         special = self.special_tokens
         spare = _BYTES if self.byte_fallback else 0
         check_at_least("vocab_size", vocab_size, spare + len(special.names()) + 1)
+        check_settings(self.shrinking_factor, self.max_piece_length)
         normalizer = _normalizer("NFKC", lowercase)
         pieces = train_unigram(
             _count_words(_some(texts), normalizer),

@@ -12,6 +12,16 @@ from bertlab.api import ConfigError, TokenizerError
 Piece = tuple[str, float]
 
 
+def check_settings(shrinking_factor: float, max_piece_length: int) -> None:
+    """Raise ConfigError unless both are within SentencePiece's bounds."""
+    for key, found, low, high in (
+        ("shrinking_factor", shrinking_factor, 0.5, 0.95),
+        ("max_piece_length", max_piece_length, 1, 512),
+    ):
+        if not low <= found <= high:  # or NaN
+            raise ConfigError(f"{key}: found {found}, expected {low} to {high}")
+
+
 def train_unigram(
     words: Mapping[str, int],
     pieces: int,
@@ -29,7 +39,7 @@ def train_unigram(
         max_piece_length: most characters of a piece.
 
     Raises:
-        ConfigError: a setting is out of range, or so few pieces cannot hold the characters.
+        ConfigError: so few pieces cannot hold the characters.
         TokenizerError: the package ``sentencepiece`` is not installed.
     """
     try:
@@ -59,7 +69,8 @@ def train_unigram(
         )
     except (RuntimeError, OSError) as error:
         # "Internal: …/trainer_interface.cc(622) [condition] Vocabulary size is too small …"
-        said = " ".join(str(error).rpartition(") ")[2].split()) or str(error)
+        whole = " ".join(str(error).split())
+        said = whole.partition(") ")[2].rpartition("] ")[2] or whole
         raise ConfigError(
             f"data.vocab_size: Unigram cannot be trained to {pieces} pieces: {said}"
         ) from error

@@ -55,6 +55,21 @@ def test_no_text_and_vocabularies_out_of_range_are_refused(kind: Any) -> None:
             train_tokenizer(kind, TEXT, size)
 
 
+@pytest.mark.parametrize(
+    ("settings", "size", "message"),
+    [
+        ({"shrinking_factor": 1.5}, 300, "^shrinking_factor: found 1.5, expected 0.5 to 0.95$"),
+        ({"max_piece_length": 0}, 300, "^max_piece_length: found 0, expected 1 to 512$"),
+        ({}, 263, "^data.vocab_size: Unigram cannot be trained to 258 pieces: Vocabulary size is "),
+    ],
+)
+def test_what_sentencepiece_cannot_do_is_told(
+    settings: dict[str, Any], size: int, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        train_tokenizer(Unigram(**settings), TEXT, size)
+
+
 @pytest.mark.slow
 def test_the_cache_knows_kinds_and_settings(tmp_path: Path) -> None:
     text = tmp_path / "text.txt"
