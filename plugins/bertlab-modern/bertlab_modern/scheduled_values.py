@@ -11,7 +11,7 @@ from bertlab.api import ConfigError, PackedBatch, Progress
 from bertlab.extend import BertModule, ChangingNumber, split_by_weight_decay
 
 _OPTIMIZER = "optimizer"
-_ELSEWHERE = {"lr": "model.optimizer.schedule", "params": "none"}
+_ELSEWHERE = dict.fromkeys(("lr", "initial_lr"), "model.optimizer.schedule")
 
 
 class ScheduledValues(Callback):
@@ -38,7 +38,7 @@ class ScheduledValues(Callback):
         ends = [change.get("from"), change.get("to")]
         lists = [each if isinstance(each, list | tuple) else [each] for each in ends]
         numbers = [each for end in lists for each in end if each is not None]
-        if len(lists[0]) != len(lists[1]) or not all(isinstance(n, int | float) for n in numbers):
+        if len(lists[0]) != len(lists[1]) or not all(map(_is_number, numbers)):
             raise ConfigError(
                 f"{key}: found from {ends[0]} to {ends[1]}, expected two numbers, or two lists of "
                 "as many"
@@ -51,12 +51,14 @@ class ScheduledValues(Callback):
         ]
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Refuse what nobody has, before the first step."""
+        """Refuse what nobody has, or has in another form, before the first step."""
         assert isinstance(pl_module, BertModule)
         self._plain = {id(each) for each in split_by_weight_decay(pl_module)[1]}
         tasks = pl_module.named_tasks()
         groups = [group for each in trainer.optimizers for group in each.param_groups]
-        known = {_OPTIMIZER: sorted({key for group in groups for key in group} - {*_ELSEWHERE})}
+        settings = {key: value for group in groups for key, value in group.items()}
+        changing = {key for key, value in settings.items() if _can_change(value)}
+        known = {_OPTIMIZER: sorted(changing - {*_ELSEWHERE})}
         known |= {name: list(task.scheduled) for name, task in tasks.items()}
         for (owner, name), numbers in self.numbers.items():
             key = f"schedules.{owner}"
@@ -70,9 +72,22 @@ class ScheduledValues(Callback):
                     f"{key}.{name}: nothing that can change{told}, expected one of "
                     f"{', '.join(known[owner]) or 'none'}{nearest(name, known[owner])}"
                 )
+            own = settings[name] if owner == _OPTIMIZER else getattr(tasks[owner], name)
+            self._check_form(owner, name, own)
             endless = math.isinf(self._end(trainer))
             if endless and any(each.schedule.needs_end for each in numbers):
                 raise ConfigError(f"{key}.{name}: needs the number of steps; set trainer.max_steps")
+
+    def _check_form(self, owner: str, name: str, own: Any) -> None:  # noqa: ANN401  number or list
+        """Refuse a number in place of a list such as ``own``, or a list of another length."""
+        numbers, is_list = self.numbers[owner, name], (owner, name) in self.are_lists
+        if is_list != isinstance(own, list | tuple) or (is_list and len(numbers) != len(own)):
+            start, end = [each.start for each in numbers], [each.end for each in numbers]
+            found = f"from {start} to {end}" if is_list else f"from {start[0]} to {end[0]}"
+            raise ConfigError(
+                f"schedules.{owner}.{name}: found {found}, expected two values of the form of "
+                f"{list(own) if isinstance(own, tuple) else own}"
+            )
 
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: PackedBatch, batch_idx: int
@@ -97,3 +112,16 @@ class ScheduledValues(Callback):
     def _end(trainer: Trainer) -> float:
         steps = trainer.estimated_stepping_batches
         return float(steps) if steps >= 0 else math.inf
+
+
+def _is_number(value: object) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and math.isfinite(value)  # type: ignore[arg-type]
+
+
+def _can_change(value: object) -> bool:
+    """Whether a setting is a number, or some: ``1e-6`` or ``(0.9, 0.999)``; no count, as ``5``."""
+    if isinstance(value, list | tuple):
+        return all(map(_is_number, value))
+    # 0 may be that of a weight decay
+    return _is_number(value) and (isinstance(value, float) or value == 0)

@@ -1,14 +1,18 @@
 """Values beside the rate that change over a run: figures, an exact resume, refusals."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 import bertlab
 from bertlab import ConfigError, MaskedLM
 from bertlab.cli.main import main
+from bertlab.model.module import BertModule
+from bertlab_modern.scheduled_values import ScheduledValues
 
 CHANGES = {
     "optimizer": {
@@ -68,6 +72,60 @@ def test_values_change_with_the_step_and_go_on_exactly(
     assert "schedules" not in (tmp_path / "plain" / "config.yaml").read_text("utf-8")
     plain = torch.load(tmp_path / "plain" / "checkpoints" / "last.ckpt", weights_only=True)
     assert not all(torch.equal(each, plain["state_dict"][name]) for name, each in one.items())
+
+
+class Task(MaskedLM):
+    scheduled = ("pace",)
+    pace = 0.0
+
+
+def starting(schedules: Any, monkeypatch: pytest.MonkeyPatch) -> ScheduledValues:
+    """Begin a fit of AdamW and one task as far as values that change are looked at."""
+    module = BertModule.__new__(BertModule)
+    nn.Module.__init__(module)
+    module.weight = nn.Parameter(torch.ones(2, 2))
+    monkeypatch.setattr(BertModule, "named_tasks", lambda self: {"mlm": Task()})
+    optimizer = torch.optim.AdamW(module.parameters(), 0.1)
+    optimizer.param_groups[0]["ns_steps"] = 5  # as Muon's
+    torch.optim.lr_scheduler.ConstantLR(optimizer)  # which adds initial_lr
+    trainer: Any = SimpleNamespace(optimizers=[optimizer], estimated_stepping_batches=4)
+    values = ScheduledValues(schedules)
+    values.on_fit_start(trainer, module)
+    return values
+
+
+def test_values_of_the_form_that_is_there_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    changes = CHANGES | {"mlm": {"pace": {"from": 1, "to": 3}}}
+    assert len(starting(changes, monkeypatch).numbers) == 3
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "start", "end", "words"),
+    [
+        (
+            "optimizer",
+            "betas",
+            0.9,
+            0.95,
+            "found from 0.9 to 0.95, expected two values of the form",
+        ),
+        ("optimizer", "betas", [0.9], [0.95], "of the form of [0.9, 0.999]"),
+        ("optimizer", "eps", [1e-6, 1e-6], [1e-8, 1e-8], "of the form of 1e-08"),
+        ("mlm", "pace", [0.5], [0.9], "found from [0.5] to [0.9], expected two values"),
+        ("optimizer", "maximize", 0, 1, "nothing that can change, expected one of betas, eps, wei"),
+        ("optimizer", "ns_steps", 5, 3, "nothing that can change, expected one of betas, eps, wei"),
+        ("optimizer", "initial_lr", 0, 1, "see model.optimizer.schedule"),
+        ("optimizer", "params", 0, 1, "nothing that can change, expected"),
+        ("optimizer", "eps", True, 1, "found from True to 1, expected two numbers"),
+    ],
+)
+def test_values_of_another_form_are_refused(
+    owner: str, name: str, start: Any, end: Any, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ConfigError) as raised:
+        starting({owner: {name: {"from": start, "to": end}}}, monkeypatch)
+    assert str(raised.value).startswith(f"schedules.{owner}.{name}: ")
+    assert words in str(raised.value)
 
 
 @pytest.mark.first_fast
