@@ -12,7 +12,10 @@ from torch.optim import Optimizer
 from bertlab.api import ConfigError, OptimizerRecipe, ParameterGroup
 from bertlab.extend import BertModule, check_betas, check_eps
 from bertlab_modern.modes import OptimizerModes
+from bertlab_modern.scheduled_values import ScheduledValues
 from bertlab_modern.stepping import loss_of
+
+_BETAS = ("optimizer", "betas")  # in schedules
 
 
 class ScheduleFree(OptimizerRecipe):
@@ -49,7 +52,7 @@ class ScheduleFree(OptimizerRecipe):
 
 
 class _ConstantRate(OptimizerModes):
-    """The modes, of a run whose rate does not decay."""
+    """The modes, of a run whose rate does not decay, and with one share of ``x`` in ``y``."""
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         super().setup(trainer, pl_module, stage)
@@ -58,6 +61,14 @@ class _ConstantRate(OptimizerModes):
                 "model.optimizer.schedule: expected constant with schedule_free, whose average of "
                 "the steps takes the place of a rate that decays"
             )
+        callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
+        for each in callbacks:
+            betas = each.numbers.get(_BETAS) if isinstance(each, ScheduledValues) else None
+            if betas and betas[0].start != betas[0].end:
+                raise ConfigError(
+                    f"schedules.optimizer.betas: found {betas[0].start} to {betas[0].end} first, "
+                    "expected one value with schedule_free, whose average is computed by it"
+                )
 
 
 class ScheduleFreeAdamW(Optimizer):

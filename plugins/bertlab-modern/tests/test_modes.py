@@ -150,6 +150,10 @@ def test_evaluations_and_kills_change_no_step(
         ((*FREE, "--checkpoint.save_weights_only", "true"), "checkpoint.save_weights_only"),
         ((*FREE, "--model.optimizer.schedule", "linear"), "model.optimizer.schedule: expected con"),
         ((*FREE, "--model.optimizer.betas", "[0, 0.9]"), "model.optimizer.betas"),
+        (
+            (*FREE, "--schedules", "{optimizer: {betas: {from: [0.9, 0.9], to: [0.95, 0.9]}}}"),
+            "schedules.optimizer.betas: found 0.9 to 0.95 first, expected one value",
+        ),
         ((*SAM, "--model.optimizer.rho", "-1"), "model.optimizer.rho"),
     ],
 )
