@@ -27,8 +27,8 @@ def bertlab_fit_arguments(parser: "LightningArgumentParser") -> FitKeys:
         "--evaluate_every",
         type=int | None,
         default=None,
-        help="steps from one of these to the next, a multiple of trainer.val_check_interval; by "
-        "default they follow each look at the held-out text",
+        help="steps from one of these to the next, a multiple of those between two looks at the "
+        "held-out text (trainer.val_check_interval); by default they follow each look",
     )
     parser.add_argument(
         "--checkpoint_words",

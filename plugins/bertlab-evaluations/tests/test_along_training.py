@@ -4,14 +4,21 @@ import csv
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
+from jsonargparse import Namespace
 
+from bertlab.api import TaskData
 from bertlab.cli.main import main
 from bertlab.config.run_config import check_stored
-from bertlab.errors import CheckpointError
+from bertlab.errors import CheckpointError, ConfigError
+from bertlab.model.module import BertModule
 from bertlab.plugins.index import forget_installed
+from bertlab_evaluations.along_training import EvaluationsAlong, along_training
+from bertlab_evaluations.entries import read_entries
 from tests.plugins.strange_packages import install
 
 
@@ -128,6 +135,94 @@ def test_evaluate_every_chooses_the_steps_and_always_has_the_last(tiny_config, d
     assert sorted(each.name for each in (run / "evaluations").iterdir()) == ["step-6", "step-9"]
 
 
+@pytest.mark.slow
+def test_evaluate_every_has_the_last_step_of_a_run_that_epochs_end(tiny_config, data, tmp_path):
+    run = tmp_path / "run"
+    every = ["--evaluate_every", "1000", "--trainer.max_epochs", "1", "--trainer.max_steps", "-1"]
+    interval = ["--trainer.val_check_interval", "1"]
+    assert fit(tiny_config, run, *asked(data), *every, *interval) == 0
+    (folder,) = (run / "evaluations").iterdir()
+    last = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)["global_step"]
+    assert folder.name == f"step-{last}"
+
+
+class SixStepsAnEpoch:
+    """Data that a run of two epochs reads in twelve steps."""
+
+    def total_steps(self, trainer: Any) -> float:
+        return 12.0
+
+    def steps_per_epoch(self) -> int:
+        return 6
+
+    def sequences_per_step(self) -> int:
+        return 8
+
+
+def a_trainer(interval: float, parts: int, epochs: int = 1) -> Any:
+    return SimpleNamespace(
+        val_check_interval=interval,
+        accumulate_grad_batches=parts,
+        check_val_every_n_epoch=None if isinstance(interval, int) else epochs,
+    )
+
+
+@pytest.mark.parametrize(
+    ("interval", "parts", "epochs", "looks"),
+    [
+        (4, 2, 1, 2),  # Lightning counts batches
+        (3, 1, 1, 3),
+        (1.0, 1, 1, 6),  # the default: each epoch
+        (1.0, 2, 3, 18),
+        (0.5, 2, 1, 3),
+    ],
+)
+def test_evaluate_every_is_a_multiple_of_the_steps_between_looks(
+    data: Path, interval: float, parts: int, epochs: int, looks: int
+) -> None:
+    trainer, rows = a_trainer(interval, parts, epochs), cast("TaskData", SixStepsAnEpoch())
+    entries = read_entries({"x": {"evaluation": "minimal_pairs", "data": str(data)}}, "evaluations")
+    along = EvaluationsAlong(data.parent, entries, 2 * looks)
+    along.prepare(trainer, rows)
+    assert along.end == 12
+    with pytest.raises(ConfigError, match=f"found {looks + 1}, expected a multiple of {looks},"):
+        EvaluationsAlong(data.parent, [], looks + 1).prepare(trainer, rows)
+
+
+@pytest.mark.parametrize(("interval", "parts", "epochs"), [(0.7, 1, 1), (0.5, 1, 2), (0.25, 2, 1)])
+def test_evaluate_every_is_refused_where_looks_are_at_other_steps_in_each_epoch(
+    tmp_path: Path, interval: float, parts: int, epochs: int
+) -> None:
+    along = EvaluationsAlong(tmp_path, [], 3)
+    with pytest.raises(ConfigError, match=f"found 3, and trainer.val_check_interval {interval}, a"):
+        along.prepare(a_trainer(interval, parts, epochs), cast("TaskData", SixStepsAnEpoch()))
+
+
+def test_a_last_step_that_was_looked_at_and_not_scored_is_looked_at_again(tmp_path: Path) -> None:
+    along, module = EvaluationsAlong(tmp_path, [], 5), BertModule.__new__(BertModule)
+    object.__setattr__(module, "evaluated_step", 6)
+    trainer: Any = SimpleNamespace(global_step=6)
+    along.on_train_end(trainer, module)  # which Lightning ended early
+    assert module.evaluated_step == -1
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        {"head": {"name": "order"}},
+        {"objectives": {"order": {}}},
+        {"objectives": {"mlm": {}}, "heads": {"order": {"name": "sentence_pair"}}},
+    ],
+)
+def test_an_evaluation_is_not_called_like_a_task(
+    tmp_path: Path, data: Path, model: dict[str, Any]
+) -> None:
+    evaluations = {"order": {"evaluation": "minimal_pairs", "data": str(data)}}
+    values = Namespace(model=Namespace(model), evaluations=evaluations, evaluate_every=None)
+    with pytest.raises(ConfigError, match=r"evaluations\.order: found the name of a head or obj"):
+        along_training(tmp_path, values)
+
+
 @pytest.mark.nightly
 def test_a_resumed_run_goes_on_with_its_evaluations(tiny_config, data, tmp_path):
     run = tmp_path / "run"
@@ -148,6 +243,10 @@ def test_a_resumed_run_goes_on_with_its_evaluations(tiny_config, data, tmp_path)
     ("arguments", "message"),
     [
         (["--evaluate_every", "4"], "evaluate_every: found 4, expected a multiple of"),
+        (
+            ["--evaluations", "{mlm: {evaluation: minimal_pairs, data: y}}"],
+            "evaluations.mlm: found the name of a head or objective",
+        ),
         (
             ["--evaluations", "{x: {evaluation: minimal_pears, data: y}}"],
             "did you mean 'minimal_pairs'",
