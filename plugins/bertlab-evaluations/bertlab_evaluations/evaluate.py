@@ -1,7 +1,7 @@
 """Evaluates a model without training it: rows → evaluation → figures → files."""
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
@@ -15,6 +15,7 @@ from bertlab.api import DataError, Example, PluginError
 from bertlab.extend import (
     MANIFEST_FILE,
     RESULTS_FILE,
+    OutputError,
     Results,
     RowReading,
     add_to_json,
@@ -24,11 +25,13 @@ from bertlab.extend import (
     facts_of,
     fingerprint,
     installed,
+    is_hub_name,
     is_saved,
     keep_freed_memory,
     machine_facts,
     make_folder,
     manifest,
+    read_manifest,
     read_rows,
     say,
     without_secrets,
@@ -168,9 +171,10 @@ def evaluate_source(
     folder = Path(output) if output is not None else _default_folder(model)
     if output is None:  # RUN/evaluations/step-800, in a run that may come from anywhere
         check_nothing_leads_out(folder.parent.parent, name=folder.parent.name)
+    in_run = output is None and _run_of(model) is not None
+    results = _other_results(folder, model, {each.name for each in entries}, in_run)
     rows = {entry.name: read_entry_rows(entry) for entry in entries}
     with explain_failed_write(f"output: {folder} cannot be written"), _made(folder):
-        results = earlier_results(folder)
         evaluated = []
         for entry in entries:
             result = evaluate(model.evaluated(), entry, rows[entry.name])
@@ -232,11 +236,65 @@ def _along(
 
 
 def _default_folder(model: PretrainedModel) -> Path:
-    if model.path is None:  # a Hugging Face folder or hub name
-        return Path("evaluations") / Path(model.source).name
-    # RUN/checkpoints/last.ckpt -> RUN/evaluations/step-800
-    assert model.global_step is not None, "a checkpoint has its step"
-    return evaluation_folder(model.path.parent.parent, model.global_step)
+    run = _run_of(model)
+    if run is not None:
+        assert model.global_step is not None, "a checkpoint has its step"
+        return evaluation_folder(run, model.global_step)
+    if model.path is not None:
+        return Path("evaluations") / model.path.stem
+    # OWNER/NAME, as another may have a model of that name; of a folder its own name
+    name = model.source.replace("/", "--") if is_hub_name(model.source) else Path(model.source).name
+    return Path("evaluations") / name
+
+
+def _run_of(model: PretrainedModel) -> Path | None:
+    """Return the run of a model; None of a Hugging Face model or a checkpoint on its own."""
+    # RUN/checkpoints/last.ckpt -> RUN; downloads/model.ckpt -> None
+    is_in_run = model.path is not None and model.path.parent.name == "checkpoints"
+    return model.path.parent.parent if model.path is not None and is_in_run else None
+
+
+def _identity(model: PretrainedModel) -> dict[str, Any]:
+    """Return what a manifest says of a model."""
+    return {
+        "model": model.source,
+        "step": model.global_step,
+        "tokenizer": model.tokenizer.fingerprint,
+    }
+
+
+def _other_results(folder: Path, model: PretrainedModel, names: Set[str], in_run: bool) -> Results:
+    """Return the figures that other evaluations of a model have written into a folder.
+
+    Args:
+        folder: to be written.
+        model: that is scored.
+        names: of the evaluations that it is scored by now.
+        in_run: the folder is that of the model's own run and step, whatever the run was called.
+
+    Raises:
+        OutputError: they are of another model, or damaged.
+    """
+    before, now = read_manifest(folder), without_secrets(_identity(model))
+    results = {
+        name: value
+        for name, value in earlier_results(folder).items()
+        if name.partition("/")[0] not in names
+    }
+    if not results or not before:  # a run that scores itself along its way writes no manifest
+        return results
+    found, source = str(before.get("model")), str(now["model"])
+    is_same = in_run or found == source or Path(found).resolve() == Path(source).resolve()
+    if is_same and all(before.get(key) == now[key] for key in ("step", "tokenizer")):
+        return results
+    there, here = (
+        f"{each.get('model')} (step {each.get('step')}, tokenizer {str(each.get('tokenizer'))[:8]})"
+        for each in (before, now)
+    )
+    raise OutputError(
+        f"{folder}: {RESULTS_FILE}: found figures of {there}, expected those of {here}; give "
+        "another --output, or remove the folder"
+    )
 
 
 def _manifest(
@@ -250,10 +308,8 @@ def _manifest(
     facts = {
         **facts_of(plugins),
         "command": ["bertlab", *command],
-        "model": model.source,
-        "step": model.global_step,
+        **_identity(model),
         "words_checkpoints": list(checkpoints),
-        "tokenizer": model.tokenizer.fingerprint,
         **machine_facts(model.evaluated().device),
         "rows": dict(rows),
         "evaluations": {entry.name: entry.plain() for entry in entries},

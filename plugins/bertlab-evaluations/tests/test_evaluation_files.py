@@ -1,0 +1,64 @@
+"""What ``bertlab evaluate`` writes, where, and beside what that is there already."""
+
+import json
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bertlab_evaluations.evaluate import _default_folder
+from tests.conftest import Command
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("pairs") / "pairs.csv"
+    file.write_text("good,bad\nit is so,so it is\nthey are here,they is here\n", "utf-8")
+    return file
+
+
+def results_in(folder: Path) -> dict[str, float]:
+    found: dict[str, float] = json.loads((folder / "results.json").read_text("utf-8"))
+    return found
+
+
+def test_figures_of_different_models_do_not_get_into_one_file(
+    tiny_run: Path, pairs: Path, tmp_path: Path, bertlab: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for each in ("a", "b"):
+        shutil.copytree(tiny_run / "checkpoints", tmp_path / each)  # as downloaded, of no run
+    command = ("minimal_pairs", "--data", pairs)
+    assert bertlab("evaluate", "a/last.ckpt", *command, "--name", "first")[0] == 0
+    code, _, error = bertlab("evaluate", "b/last.ckpt", *command, "--name", "second")
+    assert code == 2
+    assert "evaluations/last: results.json: found figures of a/last.ckpt (step 6, token" in error
+    assert "expected those of b/last.ckpt (step 6, tokenizer" in error
+    assert "second/accuracy" not in results_in(tmp_path / "evaluations/last")
+    # of the same model, by another path; and of another, where nothing of the first stays
+    assert bertlab("evaluate", tmp_path / "a/last.ckpt", *command, "--name", "second")[0] == 0
+    both = results_in(tmp_path / "evaluations/last")
+    assert {name.partition("/")[0] for name in both} == {"first", "second"}
+    (tmp_path / "evaluations/last/results.json").write_text('{"first/accuracy": 0.5}', "utf-8")
+    assert bertlab("evaluate", "b/last.ckpt", *command, "--name", "first")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("source", "path", "folder"),
+    [
+        ("r", "r/checkpoints/last.ckpt", "r/evaluations/step-6"),
+        ("downloads/A/model.ckpt", "downloads/A/model.ckpt", "evaluations/model"),
+        ("models/final", None, "evaluations/final"),
+        ("someone/bert", None, "evaluations/someone--bert"),
+        ("bert-base-uncased", None, "evaluations/bert-base-uncased"),
+    ],
+)
+def test_the_folder_is_named_by_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, path: str | None, folder: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models/final").mkdir(parents=True)
+    model: Any = SimpleNamespace(source=source, path=path and Path(path), global_step=6)
+    assert _default_folder(model) == Path(folder)
