@@ -183,10 +183,13 @@ def evaluate_source(
             write_evaluation(folder, entry.name, result, groups)
             results |= (found := named_metrics(entry.name, result))
             add_to_json(results=found)
+            words_file = folder / f"{entry.name}.words.csv"
             if checkpoints:
                 curve = _along(checkpoints, entry, rows[entry.name], {model.global_step: groups})
                 print_curve(entry, curve)
-                write_curve(folder / f"{entry.name}.words.csv", curve)
+                write_curve(words_file, curve)
+            else:
+                words_file.unlink(missing_ok=True)  # of other rows; the page would draw it
             evaluated.append(Evaluated(entry.name, entry.data, entry.evaluation, result, groups))
         *_, page = write_pages(folder, source, evaluated)
         content = {name: fingerprint(found) for name, found in rows.items()}

@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ def print_evaluation(
 def write_evaluation(
     folder: Path, name: str, result: EvaluationResult, groups: Sequence[GroupScore]
 ) -> None:
-    """Write an evaluation's rows, groups, grids and pages into a folder."""
+    """Write an evaluation's rows, groups, grids and pages in place of those of an earlier one."""
     with replacing(folder / f"{name}.rows.jsonl") as file:
         for row in _rows(result):
             file.write(utf8(json_line(row)))
@@ -54,6 +55,10 @@ def write_evaluation(
         rows = [(row, *values) for row, values in zip(grid.rows, grid.values.tolist(), strict=True)]
         text = spreadsheet_csv((grid.title, *grid.columns), rows)
         write_text(folder / _grid_file(name, number), text)
+    for number in count(len(result.grids) + 1):  # of an earlier evaluation that had more
+        if not (left := folder / _grid_file(name, number)).is_file():
+            break
+        left.unlink()
     for file_name, text in result.pages.items():
         write_text(folder / page_file(name, file_name), text)
 

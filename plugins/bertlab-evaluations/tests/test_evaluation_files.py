@@ -6,9 +6,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
+from bertlab.api import EvaluationResult, ScoreGrid
 from bertlab_evaluations.evaluate import _default_folder
+from bertlab_evaluations.evaluation_output import write_evaluation
 from tests.conftest import Command
 
 
@@ -62,3 +65,24 @@ def test_the_folder_is_named_by_the_model(
     (tmp_path / "models/final").mkdir(parents=True)
     model: Any = SimpleNamespace(source=source, path=path and Path(path), global_step=6)
     assert _default_folder(model) == Path(folder)
+
+
+def test_a_curve_of_other_rows_is_not_shown(
+    tiny_run: Path, pairs: Path, tmp_path: Path, bertlab: Command
+) -> None:
+    curve = tmp_path / "minimal_pairs.words.csv"
+    lines = ["words,kind,group,rows,mean,low,high,clusters", "1000,all,,2,0.5,0.1,0.9,2"]
+    curve.write_text("\n".join([*lines, "2000,all,,2,0.5,0.1,0.9,2"]) + "\n", "utf-8")
+    command = ("evaluate", tiny_run, "minimal_pairs", "--data", pairs, "--output", tmp_path)
+    assert bertlab(*command)[0] == 0
+    assert not curve.exists()
+    assert "Against words seen" not in (tmp_path / "minimal_pairs.html").read_text("utf-8")
+
+
+def test_grids_of_an_earlier_evaluation_of_the_name_are_removed(tmp_path: Path) -> None:
+    grids = [ScoreGrid(str(number), ["r"], ["c"], np.zeros((1, 1))) for number in range(3)]
+    for kept in (3, 1):
+        result = EvaluationResult({"accuracy": 1.0}, np.ones(1), grids=grids[:kept])
+        write_evaluation(tmp_path, "x", result, [])
+        found = sorted(each.name for each in tmp_path.glob("*.grid-*"))
+        assert found == [f"x.grid-{number}.csv" for number in range(1, kept + 1)]
