@@ -7,11 +7,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from bertlab import CheckpointError, CommandError, Pretrained, check_at_least
+from bertlab import CheckpointError, CommandError, Pretrained, TokenizerError, check_at_least
+from bertlab.api import ConfigError
 from bertlab.extend import (
     Corpus,
     build_encoder,
     known_tokenizer,
+    name_corpus,
     one_head,
     read_documents,
     read_pretrained,
@@ -51,7 +53,7 @@ class ExtensionReport:
 def extend_vocabulary(
     model: str | Path,
     output: str | Path,
-    corpus: Corpus | Iterable[str] | None = None,
+    corpus: Corpus | str | Path | Iterable[str] | None = None,
     add: int | None = None,
     words: str | Path | Sequence[str] | None = None,
     min_frequency: int = 2,
@@ -68,7 +70,8 @@ def extend_vocabulary(
     Args:
         model: run directory, checkpoint, Hugging Face folder or hub name.
         output: folder to make.
-        corpus: texts in which ``add`` pieces are looked for; with ``words`` it is only measured.
+        corpus: texts, or the name of a corpus such as a file, in which ``add`` pieces are looked
+            for; with ``words`` it is only measured.
         add: number of pieces, joined of neighbours that stand together most often.
         words: words that are to be one piece, or a file with one a line, in place of ``add``.
         min_frequency: neighbours that stand together less often are not joined.
@@ -79,7 +82,10 @@ def extend_vocabulary(
     Raises:
         CommandError: none of ``add``, ``words`` and ``special_tokens`` is given, or both of the
             first two.
-        TokenizerError: a word cannot be a new piece, or the corpus gives fewer than ``add``.
+        ConfigError: ``special_tokens`` is no list.
+        CorpusError: the corpus cannot be read.
+        TokenizerError: a word cannot be a new piece, the corpus gives fewer than ``add``, or a
+            special token is blank.
         CheckpointError: the model has no form that ``transformers`` loads.
     """
     if add is not None and words is not None:
@@ -96,10 +102,11 @@ def extend_vocabulary(
     listed = read_words(Path(words)) if isinstance(words, str | Path) else words
     if listed is not None and not listed:
         raise CommandError("--words: the list is empty")
+    _check_special_tokens(special_tokens)
     start = one_head(read_pretrained(str(model)), head)
     vocabulary = Vocabulary(known_tokenizer(start))
-    name = corpus.name if isinstance(corpus, Corpus) else "the text"
-    counted = None if corpus is None else count_words(vocabulary, _texts(corpus))
+    name, texts = _named_texts(corpus)
+    counted = None if corpus is None else count_words(vocabulary, texts)
     if listed is not None:
         source = str(words) if isinstance(words, str | Path) else "the list"
         new = pieces_of_words(vocabulary, listed, source)
@@ -109,10 +116,11 @@ def extend_vocabulary(
     else:
         new = NewPieces()
     tokenizer = with_special_tokens(vocabulary.with_pieces(new), special_tokens)
-    # what stood for a special token, a word in brackets: the mean of its pieces is a beginning
+    # what stood for a special token, a word in brackets: the mean of its pieces is a beginning; of
+    # a character that normalizers strip, such as U+200B, nothing stood there
     first = vocabulary.tokenizer.vocab_size + len(new.old_ids)
     for token in map(tokenizer.token, range(first, tokenizer.vocab_size)):
-        new.old_ids[token] = tuple(vocabulary.tokenizer.encode(token))
+        new.old_ids[token] = tuple(vocabulary.tokenizer.encode(token)) or (tokenizer.unk_id,)
     grown = grow(start, new)
     rate = None
     if counted is not None and counted[1]:
@@ -124,10 +132,27 @@ def extend_vocabulary(
     return ExtensionReport(Path(output), size, tuple(new.old_ids), rate, report.notes)
 
 
-def _texts(corpus: Corpus | Iterable[str]) -> Iterable[str]:
+def _check_special_tokens(tokens: Sequence[str]) -> None:
+    if isinstance(tokens, str):
+        raise ConfigError(
+            f"special_tokens: found {tokens!r:.80}, expected a list, [{tokens!r:.80}]"
+        )
+    for token in tokens:
+        if not isinstance(token, str) or not token.strip():
+            raise TokenizerError(
+                f"special_tokens: found {token!r:.80}, expected tokens with a character, such as "
+                "[E1]"
+            )
+
+
+def _named_texts(corpus: Corpus | str | Path | Iterable[str] | None) -> tuple[str, Iterable[str]]:
+    """Return what a corpus is called in errors, and its texts."""
+    if isinstance(corpus, str | Path):
+        corpus = name_corpus(str(corpus))
     if isinstance(corpus, Corpus):
-        return (text for document in read_documents(corpus) for text in document.sentences)
-    return corpus
+        documents = read_documents(corpus)
+        return corpus.name, (text for document in documents for text in document.sentences)
+    return "the text", () if corpus is None else corpus
 
 
 def grow(start: Pretrained, new: NewPieces) -> Pretrained:

@@ -242,3 +242,41 @@ def test_a_run_starts_from_the_folder(tiny_run: Path, tiny_config: Path, tmp_pat
         },
     )
     assert load(run.directory).tokenizer.vocab_size == load(tiny_run).tokenizer.vocab_size + 1
+
+
+@pytest.mark.parametrize("token", ["\ue000", "\u200b"])
+def test_a_special_token_that_the_normalizer_strips_begins_as_the_unknown_one(
+    token: str, tmp_path: Path
+) -> None:
+    old = model_with(trained("wordpiece"), tmp_path / "old")
+    extend_vocabulary(old, tmp_path / "new", special_tokens=[token])
+    after = load(tmp_path / "new")
+    new, unknown = after.tokenizer.token_id(token), after.tokenizer.unk_id
+    table, bias = after.encoder.token_embedding.weight, after.tasks["mlm"].state_dict()["bias"]
+    assert torch.equal(table[new], table[unknown])
+    assert bias[new] == bias[unknown]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "error", "message"),
+    [
+        ("[E1]", ConfigError, r"special_tokens: found '\[E1\]', expected a list, \['\[E1\]'\]"),
+        (["[E1]", ""], TokenizerError, "special_tokens: found '', expected tokens with"),
+        ([" "], TokenizerError, "special_tokens: found ' ', expected tokens with"),
+    ],
+)
+def test_special_tokens_that_are_none(
+    tokens: Any, error: type[Exception], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(error, match=message):
+        extend_vocabulary("nowhere", tmp_path / "new", special_tokens=tokens)
+
+
+@pytest.mark.parametrize("form", [str, Path])
+def test_a_corpus_may_be_named_by_its_file(form: type[str | Path], tmp_path: Path) -> None:
+    old = model_with(trained("wordpiece"), tmp_path / "old")
+    file = tmp_path / "text.txt"
+    file.write_text("\n\n".join(NEW) + "\n", "utf-8")
+    by_file = extend_vocabulary(old, tmp_path / "a", corpus=form(file), words=["cardiogram"])
+    by_texts = extend_vocabulary(old, tmp_path / "b", corpus=NEW, words=["cardiogram"])
+    assert by_file.pieces_a_word == by_texts.pieces_a_word
