@@ -5,7 +5,7 @@ each to be filled in.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -91,25 +91,29 @@ def pipeline_code(tag: str | None, library: str, arguments: str, mask: str) -> s
 
 
 def own_results(
-    results: Results, architecture: str, head: str | None, heads: Mapping[str, Any]
+    results: Results,
+    architecture: str,
+    head: str | None,
+    heads: Mapping[str, Any],
+    objectives: Collection[str],
 ) -> Results:
-    """Return the figures of what was exported, without those of a run's other tasks.
+    """Return the figures of what was exported, without those of other tasks and of evaluations.
 
     Args:
         results: by ``task/metric``.
         architecture: class of ``transformers``.
         head: plugin of the exported head; None of objectives.
         heads: of the run that has several, by name; empty otherwise.
+        objectives: of the run, by name; an evaluation along it, such as BLiMP, is none.
     """
-    tasks = {name.partition("/")[0] for name in results}
     if head is not None:
         of_plugin = {name for name, each in heads.items() if _plugin(each) == head}
-        kept: set[str] | frozenset[str] = of_plugin if heads else {head}
-        kept = kept if len(kept) == 1 else frozenset()  # of which of them nobody has noted
+        kept: Collection[str] = of_plugin if heads else {head}
+        kept = kept if len(kept) == 1 else ()  # of which of them nobody has noted
     else:
         end = next((each for each in _OBJECTIVES if architecture.endswith(each)), None)
         named = None if end is None else _OBJECTIVES[end]
-        kept = tasks if named is None else named
+        kept = {*objectives, "loss"} if named is None else named  # their sum
     return {name: value for name, value in results.items() if name.partition("/")[0] in kept}
 
 
@@ -150,7 +154,7 @@ def card_head(
         if (hub := _METRICS.get(key.rpartition("/")[2])) and math.isfinite(value)
     ]
     if pipeline == "fill-mask":  # next-sentence prediction is another task
-        figures = [each for each in figures if not each[1].startswith("nsp/")]
+        figures = [each for each in figures if each[1].startswith("mlm/")]
     if figures:
         head["metrics"] = sorted({hub for hub, _, _ in figures})
     head["tags"] = ["bertlab"]

@@ -144,7 +144,8 @@ def model_card(
         card.data = _data_rows(start, manifest)
         found, card.step = _scores_of(run, start.path, start.global_step)
         head = None if start.head_config is None else str(start.head_config["name"])
-        results = own_results(found, report.architecture, head, _heads_of(run))
+        objectives = {} if start.config is None else start.config["model"].get("objectives") or {}
+        results = own_results(found, report.architecture, head, _heads_of(run), objectives)
         card.scores = [
             (_shown(task), _shown(measure), value, baseline)
             for task, measure, value, baseline in result_rows(results, read_shares(run))[

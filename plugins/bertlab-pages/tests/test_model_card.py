@@ -14,7 +14,7 @@ from bertlab.api import ExportReport, ModelAddress
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.run_checkpoint import read_run_checkpoint
 from bertlab_interop.transformers_folder import TransformersExporter
-from bertlab_pages.card_head import own_results
+from bertlab_pages.card_head import card_head, own_results
 from bertlab_pages.model_card import ModelCard, model_card
 from tests.conftest import Command
 
@@ -96,7 +96,7 @@ def test_no_name_breaks_out_of_its_place(tiny_run: Path, tmp_path: Path) -> None
     manifest |= dict.fromkeys(("corpus", "device", "precision", "tokenizer", "seed"), HOSTILE)
     manifest["packages"] = {HOSTILE: HOSTILE}
     (run / "manifest.json").write_text(json.dumps(manifest))
-    (run / "results.json").write_text(json.dumps({f"{HOSTILE}/accuracy": 1.0}))
+    (run / "results.json").write_text(json.dumps({f"mlm/{HOSTILE}/accuracy": 1.0}))
     checkpoint.config["data"]["corpus"] = {HOSTILE: HOSTILE}
     checkpoint.config["model"]["init_from"] = HOSTILE
     report = report_of("BertForPreTraining", (HOSTILE,))
@@ -105,7 +105,7 @@ def test_no_name_breaks_out_of_its_place(tiny_run: Path, tmp_path: Path) -> None
     assert set(front) == set(parts(plain)[0])
     (model,) = front["model-index"]  # type: ignore[misc,has-type]
     assert model["name"].startswith("a`b ``` --- # Title license")
-    assert model["results"][0]["metrics"][0]["name"].startswith("a`b")
+    assert model["results"][0]["metrics"][0]["name"].startswith("mlm/a`b")
     body = parts(card)[1]
     assert len(headings(body)) == len(headings(parts(plain)[1]))
     tokens = MARKDOWN.parse(body)
@@ -122,14 +122,25 @@ def test_no_name_breaks_out_of_its_place(tiny_run: Path, tmp_path: Path) -> None
 
 def test_figures_of_another_task_are_left_out() -> None:
     results = {"mlm/accuracy": 0.5, "nsp/accuracy": 0.6, "loss": 1.0}
-    assert own_results(results, "BertForMaskedLM", None, {}) == {"mlm/accuracy": 0.5}
-    assert own_results(results, "BertForPreTraining", None, {}) == results
+    along = {"blimp/accuracy": 0.7, "sts/spearman": 0.8}  # evaluations along the run
+    tasks = ("mlm", "nsp")
+    found = own_results(results | along, "BertForMaskedLM", None, {}, tasks)
+    assert found == {"mlm/accuracy": 0.5}
+    assert own_results(results | along, "BertForPreTraining", None, {}, tasks) == results
     heads = {"mrpc": {"name": "sentence_pair"}, "sst2": "single_sentence"}
     results = {"mrpc/accuracy": 0.5, "sst2/accuracy": 0.6, "mlm/loss": 1.0, "heads/mean": 0.5}
-    shown = own_results(results, "BertForSequenceClassification", "single_sentence", heads)
+    shown = own_results(results, "BertForSequenceClassification", "single_sentence", heads, ())
     assert shown == {"sst2/accuracy": 0.6}
     twice = heads | {"sst2": {"name": "sentence_pair"}}  # which of the two was exported?
-    assert own_results(results, "BertForSequenceClassification", "sentence_pair", twice) == {}
+    assert own_results(results, "BertForSequenceClassification", "sentence_pair", twice, ()) == {}
+
+
+def test_the_head_has_no_figures_of_another_task() -> None:
+    results = {"mlm/accuracy": 0.5, "nsp/accuracy": 0.6, "sop/accuracy": 0.7, "blimp/accuracy": 0.8}
+    text = card_head("a", "transformers", "fill-mask", None, [], None, results)
+    (index,) = yaml.safe_load(text)["model-index"]
+    (found,) = index["results"]
+    assert found["metrics"] == [{"type": "accuracy", "value": 0.5, "name": "mlm/accuracy"}]
 
 
 def test_models_and_data_of_the_hub_are_named_in_the_head(tiny_run: Path) -> None:
