@@ -47,9 +47,11 @@ def score_groups(result: EvaluationResult) -> list[GroupScore]:
     every = np.ones(len(result.scores), np.bool_)
     found = [_group_score("all", "", result.scores, clusters, every)]
     for kind, names in result.groups.items():
-        of_row = np.array(names)
-        for group in dict.fromkeys(names):
-            found.append(_group_score(kind, group, result.scores, clusters, of_row == group))
+        # by number: an array of the names would have the length of the longest for each
+        places = {group: number for number, group in enumerate(dict.fromkeys(names))}
+        of_row = np.array([places[name] for name in names])
+        for group, number in places.items():
+            found.append(_group_score(kind, group, result.scores, clusters, of_row == number))
     return found
 
 

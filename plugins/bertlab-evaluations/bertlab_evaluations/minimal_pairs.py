@@ -6,7 +6,7 @@ For BLiMP (Warstadt et al. 2020), Zorro (Huebner et al. 2021) and any file of su
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import PurePath
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from bertlab import IntArray, TokenClasses, check_at_least, nearest, text_ids
-from bertlab.api import Column, ConfigError, EvaluationError, Example, PackedBatch
+from bertlab.api import Column, ConfigError, DataError, EvaluationError, Example, PackedBatch
+from bertlab.extend import ending_format, is_packed
 from bertlab_evaluations.contract import EvaluatedModel, Evaluation, EvaluationResult, FloatArray
 
 Method = Literal["within_word_l2r", "original"]
@@ -78,7 +79,7 @@ class MinimalPairs(Evaluation):
 
         Raises:
             EvaluationError: the model has no ``mlm`` or ``clm``, or its scores are not finite.
-            DataError: there is no word in a sentence.
+            DataError: there is no word in a sentence, or some rows alone are of a paradigm.
         """
         pairs = _encode(model, rows)
         log_probs = sentence_scores(model, pairs.sentences, self.method, self.batch_tokens)
@@ -238,17 +239,29 @@ def _compare(good: FloatArray | IntArray, bad: FloatArray | IntArray) -> FloatAr
 
 def _groups(rows: Sequence[Example]) -> dict[str, list[str]]:
     """Return the groups that the rows name; a file without paradigms is one itself."""
-    found = {
-        kind: [str(row.values[kind]) for row in rows]
-        for kind in _GROUPS
-        if all(kind in row.values for row in rows)
-    }
+    found = {}
+    for kind in _GROUPS:
+        missing = [row for row in rows if kind not in row.values]
+        if not missing:
+            found[kind] = [str(row.values[kind]) for row in rows]
+        elif len(missing) < len(rows):
+            raise DataError(
+                f"{missing[0].where}: {kind}: found no value, and {len(rows) - len(missing):,} "
+                f"other rows have one; expected a {kind} in each row, or in none"
+            )
     if "paradigm" not in found:
-        # blimp/wh_island.jsonl.gz:12 -> wh_island
-        found["paradigm"] = [
-            Path(row.where.partition(":")[0]).name.partition(".")[0] for row in rows
-        ]
+        # blimp/wh_island.jsonl.gz:12 -> blimp/wh_island.jsonl.gz
+        files = [row.where.rpartition(":")[0] or row.where for row in rows]
+        names = {file: _without_ending(PurePath(file).name) for file in dict.fromkeys(files)}
+        found["paradigm"] = [names[file] for file in files]
     return found
+
+
+def _without_ending(file: str) -> str:
+    """Return a file's name without its ending: ``wh_island`` of ``wh_island.jsonl.gz``."""
+    name = PurePath(file).stem if is_packed(file) else file
+    # en.agreement.csv -> en.agreement, which has no ending that is known
+    return PurePath(name).stem if ending_format(name) is not None else name
 
 
 def _metrics(
@@ -267,8 +280,10 @@ def _metrics(
 
 
 def _members(names: Sequence[str], scored: npt.NDArray[np.bool_]) -> Iterator[IntArray]:
-    _, numbers = np.unique(np.array(names), return_inverse=True)
-    for group in range(numbers.max() + 1):
+    # by number: an array of the names would have the length of the longest for each
+    places = {name: number for number, name in enumerate(sorted(set(names)))}
+    numbers = np.array([places[name] for name in names])
+    for group in range(len(places)):
         members = np.flatnonzero((numbers == group) & scored)
         if len(members):
             yield members

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import tracemalloc
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
@@ -17,6 +18,7 @@ from bertlab import Example, MaskedLM, load, pack
 from bertlab.api import EvaluatedModel, TaskContext
 from bertlab.cli.main import main
 from bertlab.errors import DataError, EvaluationError
+from bertlab_evaluations.evaluation_scores import score_groups
 from bertlab_evaluations.held_out_loss import HeldOutLoss
 from bertlab_evaluations.minimal_pairs import MinimalPairs, sentence_scores
 
@@ -200,6 +202,38 @@ def test_means_of_groups(model):
     assert result.metrics["paradigm_accuracy"] == pytest.approx(((a + b) / 2 + c + d) / 3)
     assert result.metrics["phenomenon_accuracy"] == pytest.approx(((a + b + c) / 3 + d) / 2)
     assert "field_accuracy" not in result.metrics
+
+
+def test_a_file_is_a_paradigm_by_its_name_without_a_known_ending(model):
+    files = ("en.agreement.csv", "en.binding.csv", "wh_island.jsonl.gz", "a:b/odd.JSON", "x.dat")
+    rows = [Example({"good": "a b", "bad": "b a"}, f"pairs/{each}:2") for each in files]
+    rows.append(Example({"good": "a b", "bad": "b a"}, "all.json: row 3"))
+    names = MinimalPairs().evaluate(model, rows).groups["paradigm"]
+    assert names == ["en.agreement", "en.binding", "wh_island", "odd", "x.dat", "all"]
+
+
+def test_a_group_that_some_rows_alone_have_is_refused(model):
+    rows = [
+        Example({"good": "a b", "bad": "b a"} | more, f"p.csv:{number}")
+        for number, more in enumerate([{"paradigm": "x"}, {}, {"paradigm": "y"}], 2)
+    ]
+    with pytest.raises(DataError, match=r"p\.csv:3: paradigm: found no value, and 2 other rows"):
+        MinimalPairs().evaluate(model, rows)
+
+
+def test_one_long_name_of_a_group_costs_its_own_memory_alone(model):
+    names = ["x" * 1_000_000, *map(str, range(99))]
+    rows = [
+        Example({"good": "a b", "bad": "b a", "paradigm": name}, f"p.csv:{number}")
+        for number, name in enumerate(names, 2)
+    ]
+    tracemalloc.start()
+    result = MinimalPairs().evaluate(model, rows)
+    groups = score_groups(result)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert [each.group for each in groups if each.kind == "paradigm"] == names
+    assert peak < 40_000_000  # padded, a hundred names of a million characters are 400 MB
 
 
 def test_a_sentence_without_a_word_is_named(model):
