@@ -20,6 +20,7 @@ from bertlab import IntArray, MaskedLM, TokenClasses, TokenPrediction, check_at_
 from bertlab.api import (
     Column,
     CounterRNG,
+    DataError,
     EvaluationError,
     Example,
     Progress,
@@ -109,7 +110,7 @@ class HeldOutLoss(Evaluation):
         Raises:
             EvaluationError: the model has no language model, reads fewer than ``max_seq_length``
                 tokens, or its losses are not finite.
-            DataError: there is no word in a row.
+            DataError: there is no word in a row, or no token in all that can be predicted.
         """
         objective, _ = model.language_model
         if self.max_seq_length > model.max_seq_length:
@@ -129,6 +130,12 @@ class HeldOutLoss(Evaluation):
         singles = [] if model.encoder.causal else self._single_tokens(model, windows)
         for tokens in self._batches(model, singles):
             _add_singles(sums, model, tokens)
+        if "loss" not in sums.totals:
+            raise DataError(
+                f"{rows[0].where}: text: no token of the {len(rows):,} rows can be predicted: to "
+                f"{model.source} all are {model.tokenizer.special.unk}, expected words of its "
+                "vocabulary"
+            )
         if not np.isfinite([sums.mean(name) for name in sums.totals]).all():
             raise EvaluationError(
                 f"{model.source}: gives NaN or infinite losses; its weights are damaged"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bertlab import Example, PackedBatch, load
 from bertlab.api import EvaluatedModel
 from bertlab.cli.main import main
-from bertlab.errors import EvaluationError
+from bertlab.errors import DataError, EvaluationError
 from bertlab.extend import ChangingNumber
 from bertlab_evaluations.held_out_loss import HeldOutLoss, _windows
 
@@ -226,3 +226,8 @@ def test_windows_are_few_and_of_about_equal_length(length, room):
     assert len(lengths) == math.ceil(length / room)
     assert max(lengths) <= room
     assert max(lengths) - min(lengths) <= 1
+
+
+def test_a_text_without_a_known_token_is_named(model: EvaluatedModel) -> None:
+    with pytest.raises(DataError, match=r"text\.txt:1: text: no token of the 2 rows can be .*UNK"):
+        HeldOutLoss().evaluate(model, rows(["\u4e00 \u4e8c", "\u4e09"]))
