@@ -166,11 +166,11 @@ def sentence_scores(
         batches += [numbers[start : start + most] for start in range(0, len(numbers), most)]
     for chosen in model.track(batches):
         inputs = np.array([model.tokenizer.build_inputs(sentences[n])[0] for n in chosen])
-        scores[chosen] = _score(model, inputs, method)
+        scores[chosen] = _score(model, inputs, method, batch_tokens)
     return scores
 
 
-def _score(model: EvaluatedModel, ids: IntArray, method: Method) -> FloatArray:
+def _score(model: EvaluatedModel, ids: IntArray, method: Method, batch_tokens: int) -> FloatArray:
     """Return the scores ``(S,)`` of S sentences of one length L, special tokens included."""
     sequences, length = ids.shape
     if model.encoder.causal:
@@ -182,11 +182,20 @@ def _score(model: EvaluatedModel, ids: IntArray, method: Method) -> FloatArray:
         # [CLS] a b [SEP]: copy 0 masks 1, copy 1 masks 4 + 2
         numbers = np.arange(sequences * (length - 2))
         places = (numbers * length + numbers % (length - 2) + 1).reshape(sequences, -1)
-    batch = _pack(copies).to(model.device)
-    labels = torch.from_numpy(ids[:, 1:-1].reshape(-1)).to(model.device)
-    log_probs = _log_probabilities(model, batch, places.reshape(-1), labels)
-    # (S * (L - 2),) float32 -> (S,) float64
-    return np.asarray(log_probs.double().cpu().numpy().reshape(sequences, -1).sum(1))
+    # of N copies: (N, L - 2) of a left-to-right model, (N, 1) of a masked one
+    places = places.reshape(len(copies), -1)
+    labels = ids[:, 1:-1].reshape(len(copies), -1)
+    found = []
+    most = max(1, batch_tokens // length)  # the copies of a long sentence are read in parts
+    for start in range(0, len(copies), most):
+        part = slice(start, start + most)
+        batch = _pack(copies[part]).to(model.device)
+        # copies of 5 tokens, the part from copy 2 on: place 12 of all is 2 of the part
+        read = (places[part] - start * length).reshape(-1)
+        wanted = torch.from_numpy(labels[part].reshape(-1)).to(model.device)
+        found.append(_log_probabilities(model, batch, read, wanted).double().cpu())
+    # (S * (L - 2),) -> (S,)
+    return np.asarray(torch.cat(found).numpy().reshape(sequences, -1).sum(1))
 
 
 def _masked_copies(ids: IntArray, classes: TokenClasses, method: Method) -> IntArray:

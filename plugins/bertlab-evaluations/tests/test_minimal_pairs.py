@@ -187,6 +187,22 @@ def test_long_pairs_are_counted_and_not_cut(model):
     assert result.metrics["accuracy"] == result.scores[1]
 
 
+def test_a_long_sentence_is_read_in_parts(model, monkeypatch):
+    ids = model.tokenizer.encode("to the point " * 20)[:40]
+    whole = sentence_scores(model, [ids], batch_tokens=10_000)
+    read, forward = [], model.encoder.forward
+
+    def counted(batch, *args, **more):
+        read.append(len(batch.input_ids))
+        return forward(batch, *args, **more)
+
+    monkeypatch.setattr(model.encoder, "forward", counted)
+    parts = sentence_scores(model, [ids], batch_tokens=150)
+    assert max(read) == 3 * 42  # copies of 40 tokens, [CLS] and [SEP]
+    assert sum(read) == 40 * 42
+    np.testing.assert_allclose(parts, whole, rtol=1e-5)
+
+
 def test_means_of_groups(model):
     rows = [
         Example({"good": good, "bad": bad, "paradigm": paradigm, "phenomenon": phenomenon}, "")
