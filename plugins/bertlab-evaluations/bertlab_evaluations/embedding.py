@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import index
 from typing import Any, Literal, cast, get_args
 
 import numpy as np
@@ -168,16 +169,15 @@ def embed_texts(
     if window_pooling is not None:
         _check_choice("window_pooling", window_pooling, Pooling)
     check_at_least("batch_size", batch_size, 1)
-    if isinstance(layers, int):
-        raise ConfigError(f"layers: found {layers}, expected a list, [{layers}]")
-    check_layers(layers, model.encoder.num_hidden_layers + 1, "layers")
+    places = _whole_numbers(layers)
+    check_layers(places, model.encoder.num_hidden_layers + 1, "layers")
     check_windows(window_pooling, window_stride, pool)
     longest = model.encoder.max_position_embeddings
     windows = window_pooling and Windows(longest, window_pooling, window_stride)
     sequences = [_ids(model, text, number, bool(windows)) for number, text in enumerate(listed)]
     if not sequences:
         raise DataError("found no text to embed, expected one or more")
-    choice = FeatureChoice(layers, combine, pool, windows)
+    choice = FeatureChoice(places, combine, pool, windows)
     found: dict[int, Tensor] = {}
     for numbers in batches_by_length([len(each) for each in sequences], batch_size):
         ids = [sequences[number] for number in numbers]
@@ -186,6 +186,17 @@ def embed_texts(
         found |= dict(zip(numbers, vectors, strict=True))
     # (N, D), or (T, D) without pooling; float(), as NumPy has no bfloat16
     return torch.cat([found[n] for n in range(len(sequences))]).float().cpu().numpy()
+
+
+def _whole_numbers(layers: Sequence[int]) -> list[int]:
+    if isinstance(layers, int):
+        raise ConfigError(f"layers: found {layers}, expected a list, [{layers}]")
+    try:
+        return [index(each) for each in layers]  # of NumPy's integers as well
+    except TypeError:
+        raise ConfigError(
+            f"layers: found {layers!r:.80}, expected a list of whole numbers, such as [0, -1]"
+        ) from None
 
 
 def _check_choice(key: str, found: object, choices: Any) -> None:  # noqa: ANN401  a Literal

@@ -17,10 +17,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoTokenizer, BertModel
 
+from bertlab import load
 from bertlab.errors import BertlabError, CheckpointError, ConfigError, DataError
 from bertlab.tokenizer.files import WordPieceTokenizer
 from bertlab_evaluations.embed_command import main
-from bertlab_evaluations.embedding import batches_by_length
+from bertlab_evaluations.embedding import batches_by_length, embed_texts
 from tests.checkpoints.peers import TOKENIZER, peer
 from tests.checkpoints.test_fine_tuned import write_run
 from tests.checkpoints.test_real_checkpoints import folder_of
@@ -372,9 +373,6 @@ def test_windows_of_a_long_text_are_those_of_transformers(
         expected = {"mean": vectors.mean(0), "max": vectors.amax(0), "first": vectors[0]}[pooling]
         torch.testing.assert_close(vector, expected, atol=2e-5, rtol=0)
     if pooling == "mean":
-        from bertlab import load
-        from bertlab_evaluations.embedding import embed_texts
-
         loaded = load(minilm)
         long = "A short walk, a long one. " * 200
         with pytest.raises(DataError, match="expected at most 512"):
@@ -394,3 +392,14 @@ def test_windows_that_cannot_be_are_refused(minilm: Path, tmp_path: Path) -> Non
     ):
         with pytest.raises(ConfigError, match=message):
             main("embed", [*given, *more])
+
+
+def test_layers_from_python_are_whole_numbers_of_any_kind(tiny_run: Path) -> None:
+    loaded = load(tiny_run)
+    expected = embed_texts(loaded, "a list", [0, 1])
+    for layers in ((0, 1), np.array([0, 1])):
+        np.testing.assert_array_equal(embed_texts(loaded, "a list", layers), expected)
+    wrong: list[Any] = ["all", [1.0], None]
+    for each in wrong:
+        with pytest.raises(ConfigError, match=r"layers: found .*, expected a list of whole"):
+            embed_texts(loaded, "a list", each)

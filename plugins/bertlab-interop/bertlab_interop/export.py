@@ -2,13 +2,15 @@
 
 import contextlib
 from collections.abc import Iterator, Mapping
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
 
 import bertlab
-from bertlab import CommandError, Pretrained, Run
+from bertlab import CommandError, Pretrained, Run, nearest
+from bertlab.api import ConfigError
 from bertlab.extend import (
     OutputError,
     as_mistakes,
@@ -50,6 +52,7 @@ def export_model(
 
     Raises:
         PluginError: there is no such exporter.
+        ConfigError: it has no such setting.
         CommandError: several heads need one to be named, or a package is not installed.
         CheckpointError: there is no such form of the encoder, or the folder is in use.
         OutputError: the hub cannot be reached, or refuses; the folder stays.
@@ -89,11 +92,33 @@ def write_model(
     address: ModelAddress | None = None,
 ) -> ExportReport:
     """Write a model as a folder that others load; it appears whole or not at all."""
-    exporter: Exporter = load_class("exporter", form, Exporter)(**(settings or {}))
+    exporter = _exporter(form, settings or {})
     start = read_pretrained(source)
     if exporter.has_heads or head is not None:
         start = one_head(start, head)
     return write_read(start, output, overwrite, form, exporter, address)
+
+
+def _exporter(form: str, settings: Mapping[str, Any]) -> Exporter:
+    """Make an exporter; a call from Python has no parser that knows its settings."""
+    made = load_class("exporter", form, Exporter)
+    known = signature(made)
+    try:
+        known.bind(**settings)
+    except TypeError as error:
+        names = list(known.parameters)
+        wrong = next(
+            (
+                f"found {each!r}{nearest(str(each), names)}"
+                for each in settings
+                if each not in names
+            ),
+            str(error),
+        )
+        raise ConfigError(
+            f"settings: {wrong}, expected those of form {form!r}: {', '.join(names) or 'none'}"
+        ) from None
+    return made(**settings)
 
 
 def write_read(

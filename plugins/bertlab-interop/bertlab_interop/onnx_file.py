@@ -23,7 +23,7 @@ from bertlab import (
     NextSentencePrediction,
     Pretrained,
 )
-from bertlab.api import Head, Task
+from bertlab.api import ConfigError, Head, Task
 from bertlab.extend import model_of, write_json
 from bertlab_interop.contract import Exporter, ExportReport, ModelAddress
 from bertlab_interop.exported_model import SECTION, describe_model
@@ -115,12 +115,15 @@ class OnnxExporter(Exporter):
         validation: labelled rows, by which PyTorch and the file are compared.
 
     Raises:
+        ConfigError: ``quantize`` is something else.
         CommandError: a package that the exporter needs is not installed.
     """
 
     def __init__(
         self, quantize: Literal["int8"] | None = None, validation: str | None = None
     ) -> None:
+        if quantize not in (None, "int8"):  # a call from Python has no parser
+            raise ConfigError(f"settings.quantize: found {quantize!r:.80}, expected int8 or None")
         self.quantize, self.validation = quantize, validation
         plain = quantize is None and validation is None
         needed = _PACKAGES if plain else (*_PACKAGES, "onnxruntime")

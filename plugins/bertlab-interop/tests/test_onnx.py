@@ -13,7 +13,7 @@ from torch import Tensor
 from bertlab.api.batch import PackedBatch
 from bertlab.api.examples import Labels
 from bertlab.encoders.bert import BertEncoder
-from bertlab.errors import CheckpointError
+from bertlab.errors import CheckpointError, ConfigError
 from bertlab_interop import onnx_file
 from bertlab_interop.export import export_model
 from bertlab_modern.modern import ModernEncoder
@@ -221,3 +221,20 @@ def test_int8_asks_for_onnxruntime(
     code, _, error = bertlab("export", tmp_path, tmp_path / "out", *arguments)
     assert code == 2
     assert error.endswith("onnxruntime not installed; pip install 'bertlab-interop[onnx]'\n")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"quantize": "fp16"}, r"settings\.quantize: found 'fp16', expected int8 or None"),
+        (
+            {"quantise": "int8"},
+            r"found 'quantise'; did you mean 'quantize'\?, expected those of form 'onnx': quant",
+        ),
+    ],
+)
+def test_settings_from_python_are_checked(
+    tmp_path: Path, settings: dict[str, str], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        export_model("nowhere", tmp_path / "out", form="onnx", settings=settings)
