@@ -6,11 +6,12 @@ A word is what white space parts, in the text as it is read, before any tokenize
 
 import hashlib
 import json
-import math
 from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
 from inspect import signature
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -45,6 +46,7 @@ HELD_OUT = "held_out"
 """Folder beside it with the words that come next, for ``bertlab evaluate --data``."""
 DOCUMENTS = "documents.jsonl"
 _OPTIONS = {TEXT: "--words", HELD_OUT: "--held_out"}
+_MOST_DIGITS = 300  # of a number of words
 _CLOSE = 1000  # the words that are missing are few if they are below a 1000th
 
 
@@ -284,11 +286,16 @@ def take_text(
 def _read_words(option: str, text: str) -> int:
     """Return the number that ``10M``, ``1e7`` or ``10000000`` stands for."""
     factor = {"K": 10**3, "M": 10**6, "B": 10**9}.get(text[-1:].upper())
+    digits = text[:-1] if factor else text
     try:
-        words = float(text[:-1] if factor else text) * (factor or 1)
-    except ValueError:
-        words = 0.0
-    if not (1 <= words < math.inf and words == int(words)):
+        float(digits)  # it is stricter: 7_ is none
+        number = Decimal(digits)
+    except (ValueError, InvalidOperation):
+        number = Decimal()
+    # 2.01K is 2010 exactly; a few characters may be a number of a million digits, as 1e9999999
+    is_near = number.is_finite() and abs(number.adjusted()) < _MOST_DIGITS
+    words = Fraction(number) * (factor or 1) if is_near else Fraction()
+    if words < 1 or words.denominator != 1:
         raise CommandError(
             f"{option}: found {text!r}, expected a whole number of words as in 10M, 1e7 or 10000000"
         )

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertlab.data.corpus.corpus import Corpus, read_documents, read_raw_documents
-from bertlab.errors import CorpusError, OutputError
+from bertlab.errors import CommandError, CorpusError, OutputError
 from bertlab_evaluations import take_words as take_words_module
-from bertlab_evaluations.take_words import take_words
+from bertlab_evaluations.take_words import _read_words, take_words
 from tests.conftest import Command
 
 # three sources: a document a row, a document a file, a sentence a line
@@ -251,3 +251,19 @@ def test_forms_of_a_number_of_words(
     given = ("--corpus", sources[0], "--output", tmp_path / "out", "--words", words)
     code, text, _ = bertlab("take-words", *given)
     assert (code, "7 words of 7 asked for" in text) == ((0, True) if words != "7_" else (2, False))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("2.01K", 2010), ("16.1k", 16_100), ("4.02K", 4020), ("1e7", 10**7), ("0.5M", 500_000)],
+)
+def test_numbers_of_words_are_exact(text: str, words: int) -> None:
+    assert _read_words("--words", text) == words
+
+
+@pytest.mark.parametrize(
+    "text", ["2.0001K", "0", "-1", "inf", "nan", "K", "1e-30000000", "1e30000000", "9" * 400]
+)
+def test_what_is_no_number_of_words_is_refused_at_once(text: str) -> None:
+    with pytest.raises(CommandError, match="expected a whole number of words"):
+        _read_words("--words", text)
