@@ -72,10 +72,23 @@ def tag_examples(rows: Sequence[Example]) -> ProbeExamples:
 def length_examples(
     rows: Sequence[Example], is_test: npt.NDArray[np.bool_], bins: int
 ) -> ProbeExamples:
-    """Return the bin of each sentence's number of words; bins hold as many training rows each."""
+    """Return the bin of each sentence's number of words; bins hold as many training rows each.
+
+    Raises:
+        DataError: all rows for training have the same number of words.
+    """
     lengths = np.array([len(words_of(row)) for row in rows])
     known = lengths[~is_test] if (~is_test).any() else lengths
     edges = np.unique(np.quantile(known, np.linspace(0, 1, bins + 1)[1:-1], method="lower"))
+    edges = edges[edges > known.min()]  # below the least there is none
+    if not len(edges):  # over half of the rows are of the least length: they are a bin
+        longer = known[known > known.min()]
+        if not len(longer):
+            raise DataError(
+                f"{rows[0].where}: all {len(known):,} rows for training have {known[0]} words, "
+                f"expected several lengths for settings.bins, {bins}"
+            )
+        edges = longer.min(keepdims=True)
     # edges [8, 20]: 7 -> 0, 8 -> 1, 30 -> 2
     numbers = np.searchsorted(edges, lengths, side="right")
     return ProbeExamples([[str(number)] for number in numbers], [[] for _ in rows])

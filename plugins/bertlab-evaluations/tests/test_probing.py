@@ -9,7 +9,7 @@ import torch
 from bertlab import Example, load
 from bertlab.api import EvaluatedModel
 from bertlab.errors import ConfigError, DataError, EvaluationError
-from bertlab_evaluations.probe_examples import control_labels, draw
+from bertlab_evaluations.probe_examples import control_labels, draw, length_examples
 from bertlab_evaluations.probing import Probing
 from bertlab_evaluations.softmax_regression import fit_probe
 from tests.checkpoints.test_real_checkpoints import folder_of
@@ -141,6 +141,19 @@ def test_sentence_length_can_be_read_from_words_and_from_text(model):
     assert result.metrics["accuracy"] > result.metrics["majority_accuracy"]
     assert result.grids[0].columns == ["accuracy", "majority"]
     assert len(again.scores) == 120
+
+
+@pytest.mark.parametrize("bins", [2, 3])
+def test_where_most_sentences_are_short_the_shortest_are_a_bin(bins):
+    rows = [Example({"words": ["a"] * length}, "") for length in [6, 6, 10] * 20]
+    found = length_examples(rows, np.zeros(60, np.bool_), bins)
+    assert found.labels == [["0"], ["0"], ["1"]] * 20
+
+
+def test_sentences_of_one_length_are_named_with_the_setting():
+    rows = [Example({"words": ["a"] * 4}, f"pos:{number}") for number in range(9)]
+    with pytest.raises(DataError, match=r"pos:0: all 9 rows .* have 4 words, .*settings.bins, 5"):
+        length_examples(rows, np.zeros(9, np.bool_), 5)
 
 
 def test_word_content_takes_rows_with_one_of_the_words(model):
