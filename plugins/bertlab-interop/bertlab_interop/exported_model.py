@@ -111,7 +111,10 @@ def read_exported(folder: Path, head: str | None = None, pairs: bool = False) ->
         )
     config, _ = read_stored_config(section.get("config"), str(path))
     model = config["model"]
-    left = [str(each)[:80] for each in section.get("left_out") or []]
+    left_out = section.get("left_out") or []
+    if not isinstance(left_out, list):
+        raise _damaged(path, "left_out", left_out, "a list of names")
+    left = [str(each)[:80] for each in left_out]
     if not (model.get("head") or model.get("objectives")):
         why = f"its {', '.join(left)} has more than one layer" if left else "it has an encoder only"
         raise CheckpointError(

@@ -14,8 +14,10 @@ import torch
 
 from bertlab.api.examples import Labels
 from bertlab.encoders.bert import BertEncoder
+from bertlab.errors import CheckpointError
 from bertlab_interop import onnx_use
 from bertlab_interop.export import export_model
+from bertlab_interop.exported_model import read_exported
 from tests.checkpoints.peers import (
     SIZES,
     TOKENIZER,
@@ -266,6 +268,15 @@ def test_a_changed_folder_is_one_line(bertlab: Command, mine: Path, name: str) -
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1_000_000  # kB
     assert file in error
     assert words in error
+
+
+def test_names_of_what_was_left_out_are_a_list(tmp_path: Path) -> None:
+    config = {"seed_everything": 0, "model": {"encoder": {"name": "bert"}, "objectives": {}}}
+    config |= {"data": {"max_seq_length": 8}, "trainer": {}}
+    content = {"bertlab": {"config": config, "left_out": 5}}
+    (tmp_path / "config.json").write_text(json.dumps(content), "utf-8")
+    with pytest.raises(CheckpointError, match=r"bertlab\.left_out: found '5', expected a list of"):
+        read_exported(tmp_path)
 
 
 @pytest.mark.nightly
