@@ -1,6 +1,7 @@
 """Evaluates a model without training it: rows → evaluation → figures → files."""
 
 import contextlib
+import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import takewhile
@@ -11,7 +12,7 @@ import numpy as np
 import torch
 
 from bertlab import CheckpointError, PretrainedModel, load
-from bertlab.api import DataError, Example, PluginError
+from bertlab.api import ConfigError, DataError, Example, PluginError
 from bertlab.extend import (
     MANIFEST_FILE,
     RESULTS_FILE,
@@ -50,11 +51,17 @@ from bertlab_evaluations.evaluation_output import (
 from bertlab_evaluations.evaluation_scores import GroupScore, score_groups
 from bertlab_evaluations.word_checkpoints import words_checkpoints
 
+# what errors of rows say of the keys of ``data``: those that an evaluation has, and has not
+_SHARED = re.compile(r"\bdata\.(columns|format|split)\b")
+_OTHER_FORM = re.compile(r"; data\.(delimiter|quote|header)\b.*?(?=, and a file|$)")
+_LEFT_OUT = re.compile(r"(; |, or )data\.(empty|doubtful)\b[^;,]*")
+
 
 def read_entry_rows(entry: EvaluationEntry) -> list[Example]:
     """Return the rows that an evaluation asks for; of a folder without split, of all its files.
 
     Raises:
+        ConfigError: its columns are none of the format's.
         DataError: they cannot be read, or a column is missing.
     """
     folder, locations = Path(entry.data).expanduser(), [entry.data]
@@ -71,13 +78,24 @@ def read_entry_rows(entry: EvaluationEntry) -> list[Example]:
             raise DataError(f"{entry.data}: a folder without files of rows (.jsonl, .tsv, .csv, …)")
     wanted, split = entry.evaluation.columns, entry.split
     reading = RowReading(cluster=entry.cluster)
-    return [
-        row
-        for location in locations
-        for row in read_rows(
-            location, split, entry.columns, entry.format, wanted, reading=reading
-        ).rows
-    ]
+    with _naming_own_keys():
+        return [
+            row
+            for location in locations
+            for row in read_rows(
+                location, split, entry.columns, entry.format, wanted, reading=reading
+            ).rows
+        ]
+
+
+@contextlib.contextmanager
+def _naming_own_keys() -> Iterator[None]:
+    """Name an evaluation's keys in an error that names those of ``data``, of which it has few."""
+    try:
+        yield
+    except (ConfigError, DataError) as error:
+        text = _LEFT_OUT.sub("", _OTHER_FORM.sub("; write the file in another form", str(error)))
+        raise type(error)(_SHARED.sub(r"\1", text)) from None
 
 
 def evaluate(

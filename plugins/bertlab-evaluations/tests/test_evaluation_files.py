@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bertlab.api import EvaluationResult, ScoreGrid
-from bertlab_evaluations.evaluate import _default_folder
+from bertlab.api import DataError, EvaluationResult, ScoreGrid
+from bertlab_evaluations.entries import read_entries
+from bertlab_evaluations.evaluate import _default_folder, read_entry_rows
 from bertlab_evaluations.evaluation_output import write_evaluation
 from tests.conftest import Command
 
@@ -86,3 +87,23 @@ def test_grids_of_an_earlier_evaluation_of_the_name_are_removed(tmp_path: Path) 
         write_evaluation(tmp_path, "x", result, [])
         found = sorted(each.name for each in tmp_path.glob("*.grid-*"))
         assert found == [f"x.grid-{number}.csv" for number in range(1, kept + 1)]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('text\na b\n""\n', "is empty, expected a text; correct the row or remove it$"),
+        ("words\na b c\n", r"name them, as in columns: \{text: COLUMN\} \(its number"),
+        ("text\n" + "12\n" * 30, r"as in columns: \{text: COLUMN\}$"),
+        ("text,n\na,1\nb\n", "mend the row; write the file in another form$"),
+    ],
+)
+def test_rows_that_cannot_be_used_name_keys_that_an_evaluation_has(
+    tmp_path: Path, content: str, message: str
+) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text(content, "utf-8")
+    entries = {"loss": {"evaluation": "held_out_loss", "data": str(file)}}
+    (entry,) = read_entries(entries, "evaluations")
+    with pytest.raises(DataError, match=message):
+        read_entry_rows(entry)
