@@ -198,10 +198,10 @@ class LabelledData(TaskData):
                 check_classes(rows, train, self.head, fraction)
                 self._held_out = len(held_out.rows)
                 held_out_sets = {"": held_out}
-            else:
-                held_out_sets = {n: self.read_split(s, "validation") for n, s in validation.items()}
             found = [label for row in train.rows for label in self.head.labels_of(row)]
             self.labels = Labels.of(found, train.label_names) if found else None
+            if validation is not None:  # its labels are read as those of training are
+                held_out_sets = {n: self.read_split(s, "validation") for n, s in validation.items()}
             self.rows = {"train": train, **held_out_sets} if command == "fit" else held_out_sets
 
     def encode(self) -> None:
@@ -227,15 +227,11 @@ class LabelledData(TaskData):
     def report_tables(self) -> list[tuple[str, list[ReportRow]]]:
         """Return rows, sequences, tokens, labels and what was left out or cut, by split."""
         assert self.head is not None
-        return [
-            (
-                f"labelled data: {name or 'validation'}",
-                report_split(
-                    self.rows[name], encoded, self.head, self._held_out if name == "train" else None
-                ),
-            )
-            for name, encoded in self.encoded.items()
-        ]
+        tables, held_out = list[tuple[str, list[ReportRow]]](), {"train": self._held_out}
+        for name, encoded in self.encoded.items():
+            report = report_split(self.rows[name], encoded, self.head, held_out.get(name))
+            tables.append((f"labelled data: {name or 'validation'}", report))
+        return tables
 
     def facts(self) -> dict[str, Any]:
         """Return a fingerprint and the number of rows of each split, and the labels."""
@@ -307,13 +303,10 @@ class LabelledData(TaskData):
             rows = texts_for_head(self.text, self.text_pair, self.head.columns)
         else:
             one_input(self.text, self.input)
-            rows = stream_rows(
-                self.input,
-                self.columns,
-                self.input_format,
-                self.head.columns,
-                reading=replace(self.reading, keeps_unreadable=self.keeps_unreadable),
-            )
+            given = self.input, self.columns, self.input_format, self.head.columns
+            reading = replace(self.reading, labels=self.head.labels)
+            reading = replace(reading, keeps_unreadable=self.keeps_unreadable)
+            rows = stream_rows(*given, label_names=self.label_names, reading=reading)
         self.input_rows = InputRows(
             rows,
             self.head,
@@ -329,15 +322,9 @@ class LabelledData(TaskData):
         """Read the rows of a split or file for a role: ``train``, ``validation``, ``test``."""
         assert self.head is not None
         location, name = locate_split(split, self.source, role)
-        read = read_rows(
-            location,
-            name,
-            self.columns,
-            self.format,
-            self.head.columns,
-            self.label_names,
-            self.reading,
-        )
+        reading = replace(self.reading, labels=self.labels)
+        how = self.columns, self.format, self.head.columns, self.label_names, reading
+        read = read_rows(location, name, *how)
         check_truth(read.rows, self.head.columns, role)
         return read
 

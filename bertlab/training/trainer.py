@@ -364,6 +364,7 @@ def build_module(
     """
     model = config.plain["model"]
     if checkpoint is not None and config.command != "fit":
+        data.labels, data.head_labels = checkpoint.labels, checkpoint.head_labels
         _prepare(config, data)
         sets, metrics = data.evaluation_sets(), build_metrics(model)
         module = restore_module(checkpoint, config.plain, tasks, sets, metrics)

@@ -146,7 +146,7 @@ def read_rows(
     opened = _open(location, split, columns, format, wanted, label_names, True, reading)
     raw, names = opened.raw, opened.label_names
     for reader in opened.readers:
-        names = reader.look_ahead(raw, names, reading.label_separator)
+        names = reader.look_ahead(raw, names)
     truth = {column.name for column in wanted if column.is_truth and column.required}
     rows, skipped = list[Example](), Counter[str]()
     empty: list[EmptyTextError] = []
@@ -285,7 +285,7 @@ def _open(
     reads_words = len(needed) == 1 and needed[0].column.kind == "texts"
     source = needed[0].source if reads_words and not needs_truth else None
     splits = source if isinstance(source, str) else None
-    readers = [column_reader(each, by_raw, no_label, needs_truth) for each in mapped]
+    readers = [column_reader(each, by_raw, no_label, needs_truth, reading) for each in mapped]
     return _Opened(raw, readers, names, no_label, skips_broken, needs_truth, splits)
 
 

@@ -11,7 +11,8 @@ from typing import Any
 from bertlab.api.examples import Example, RawExamples, number_of
 from bertlab.api.format import LabelNames
 from bertlab.data.examples.columns import Mapped
-from bertlab.errors import DataError, EmptyTextError, kind_of, nearest
+from bertlab.data.rows.tables import PLAIN, RowReading
+from bertlab.errors import DataError, EmptyTextError, kind_of, nearest, warn
 from bertlab.plugins.index import of_package
 
 # ['a', 'b'], {"a": 1}, ('a',), (0, 1), (), set(), array([1])
@@ -56,19 +57,19 @@ class ColumnReader:
         by_raw: Mapping[str, str] | None,  # names of classes by raw label; None: labels are names
         no_label: str | None,  # raw label of rows without one
         labelled: bool = True,  # rows have their truth: an empty cell is no answer, or no labels
+        reading: RowReading = PLAIN,
     ) -> None:
-        self.mapped, self.labelled = mapped, labelled
+        self.mapped, self.labelled, self.reading = mapped, labelled, reading
         self.by_raw, self.no_label = by_raw, no_label
         self._source, self._kind = mapped.source, mapped.column.kind
         self._class_names = mapped.class_names
-        self._is_optional = mapped.column.is_truth or not mapped.column.required
+        self._is_truth, self._is_told = mapped.column.is_truth, False
+        self._is_optional = self._is_truth or not mapped.column.required
         self._labels: dict[str, str | float | None] = {}  # by the text of a cell
 
-    def look_ahead(
-        self, raw: RawExamples, names: tuple[str, ...] | None, separator: str | None
-    ) -> tuple[str, ...] | None:
+    def look_ahead(self, raw: RawExamples, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
         """Find out by all rows how the column is written; return the classes' names if known."""
-        del raw, separator
+        del raw
         return names
 
     def read(self, row: Mapping[str, Any], where: str) -> Any:  # noqa: ANN401  of the column's kind
@@ -95,7 +96,15 @@ class ColumnReader:
             raise DataError(f"{place}: is missing; there are {', '.join(map(repr, row))}")
         if self._is_optional and (value is None or (isinstance(value, str) and not value.strip())):
             return self._nothing() if self.labelled and value is not None else None
-        return self._convert(value, place)
+        try:
+            return self._convert(value, place)
+        except DataError as error:  # a prediction does not need the truth
+            if self.labelled or not (self._is_truth and self.reading.keeps_unreadable):
+                raise
+            if not self._is_told:
+                warn(f"{error}; a truth that cannot be read is left out")
+            self._is_told = True
+            return None
 
     def _nothing(self) -> Any:  # noqa: ANN401  of the column's kind
         """Return what the empty cell of a labelled row says; None: that it has no label."""
@@ -153,13 +162,14 @@ def column_reader(
     by_raw: Mapping[str, str] | None = None,
     no_label: str | None = None,
     labelled: bool = True,
+    reading: RowReading = PLAIN,
 ) -> ColumnReader:
     """Return the reader of a column, with these arguments; bertlab-tasks has that of lists."""
     kind = ColumnReader
     if mapped.column.kind not in ("text", "label", "number"):
         failure = f"{mapped.place}: cannot read {mapped.column.kind}"
         kind = of_package("data.ListReader", DataError, failure)
-    return kind(mapped, by_raw, no_label, labelled)
+    return kind(mapped, by_raw, no_label, labelled, reading)
 
 
 def checked_text(value: object, place: str) -> str:

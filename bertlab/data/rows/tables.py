@@ -15,7 +15,7 @@ from functools import partial
 from itertools import chain, islice
 from typing import Any, Literal
 
-from bertlab.api.examples import RawExamples, holds_no_examples
+from bertlab.api.examples import Labels, RawExamples, holds_no_examples
 from bertlab.data.rows.lines import (
     BYTES_OF_ROW,
     COPIES,
@@ -54,6 +54,7 @@ class RowReading:
         skip_empty: leave out, and count, rows with an empty text or label. Else an empty text is an
             error, and a row without label is there without it.
         label_separator: between the labels in a cell; None to find it out, once for a file.
+        labels: of the training data, where they are known: a mark in one of them parts none.
         accepts_doubtful: rows are taken as they are, also where that can hardly be meant.
         errors: what a corpus does about bytes that are not UTF-8; None for labelled rows.
         keeps_unreadable: rows that cannot be read are there as :class:`Unreadable`.
@@ -65,6 +66,7 @@ class RowReading:
     header: bool | None = None
     skip_empty: bool = False
     label_separator: str | None = None
+    labels: Labels | None = None
     accepts_doubtful: bool = False
     errors: Errors | None = None
     keeps_unreadable: bool = False

@@ -5,7 +5,7 @@ between them, a column of 0 and 1 for each label, or lists of 0 and 1 in the ord
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,6 +102,7 @@ def find_label_cells(
     source: str | tuple[str, ...],
     names: Sequence[str] | None,
     separator: str | None = None,
+    labels: Collection[str] = (),
 ) -> LabelCells:
     """Return how the labels of a file are written, by all its values.
 
@@ -111,6 +112,7 @@ def find_label_cells(
         source: the column, or several.
         names: of the classes, if they are known: declared, or ``data.label_names``.
         separator: that the user says.
+        labels: of the training data, where they are known.
 
     Raises:
         DataError: the values cannot be told apart, or have no names.
@@ -118,7 +120,7 @@ def find_label_cells(
     known = tuple(names or ())
     given = [value for value in values if value is not None and value != ""]
     if isinstance(source, tuple):
-        return _of_columns(given, place, source, known)
+        return _of_columns(given, place, source, known, labels)
     texts = [value.strip() for value in given if isinstance(value, str) and value.strip()]
     printed = [text for text in texts if looks_printed(text)]
     if printed and len(printed) < len(texts):
@@ -127,25 +129,34 @@ def find_label_cells(
             f"{place}: found {printed[0][:40]!r}, which looks like a printed list, and "
             f"{other[:40]!r}, which does not, expected one form in a file; mend the rows"
         )
+    are_ids = not known and "1" in labels
     lists = [_parsed(text, place) for text in printed] or [v for v in given if isinstance(v, list)]
-    if lists and _is_multi_hot(lists) and not (known and len(known) != len(lists[0])):
+    if lists and not are_ids and _is_multi_hot(lists) and len(known or lists[0]) == len(lists[0]):
         return _multi_hot(place, lists[0], known)
-    if texts and not printed and all(map(_MULTI_HOT.fullmatch, texts)):
+    if texts and not (printed or are_ids) and all(map(_MULTI_HOT.fullmatch, texts)):
         return _multi_hot(place, re.findall("[01]", texts[0]), known)
     if printed:
         return LabelCells(form="lists, printed into cells")
     if not texts:
         return LabelCells()
-    chosen = separator or _separator(texts)
+    chosen = separator or _separator(texts, labels)
     if separator is None:
         _check_names(place, texts, chosen)
     return LabelCells(chosen, form=f"names with {chosen!r} between them" if chosen else "one name")
 
 
 def _of_columns(
-    rows: Sequence[object], place: str, source: tuple[str, ...], known: tuple[str, ...]
+    rows: Sequence[object],
+    place: str,
+    source: tuple[str, ...],
+    known: tuple[str, ...],
+    labels: Collection[str],
 ) -> LabelCells:
     every = [cell for row in rows if isinstance(row, list) for cell in row]
+    names = {str(cell).strip() for cell in every if not _is_empty(cell)}
+    several = LabelCells(skips_empty=True, form="names in several columns")
+    if names and names.issubset(labels):
+        return several
     cells = {str(cell).strip().lower() for cell in every}
     if not (cells <= {*_HOLDS, *_UNLABELLED} or cells <= {*_WORDS}):
         if not cells.isdisjoint(_HOLDS):
@@ -154,14 +165,13 @@ def _of_columns(
                 f"{place}: found {odd[:40]!r} beside 0 and 1, expected 0 or 1 in the column of "
                 "each label, or names alone; correct the rows"
             )
-        names = {str(cell).strip() for cell in every if not _is_empty(cell)}
         if len(names) < len(source) or all(map(_FRACTION.fullmatch, names)):
             shown = ", ".join(map(repr, sorted(names)[:3]))
             raise DataError(
                 f"{place}: {len(source)} columns hold {shown} alone, expected 0 or 1 in the column "
                 "of each label, or names; convert them"
             )
-        return LabelCells(skips_empty=True, form="names in several columns")
+        return several
     if known and len(known) == len(source):
         return LabelCells(columns=known, form="a column of 0 and 1 for each label")
     if all(name.removeprefix("-").isdecimal() for name in source):
@@ -212,13 +222,13 @@ def _multi_hot(place: str, first: Sequence[object], known: tuple[str, ...]) -> L
     return LabelCells(multi_hot=known, form="lists of 0 and 1 in the order of data.label_names")
 
 
-def _separator(texts: Sequence[str]) -> str | None:
-    """Return what parts the texts into the fewest different names."""
+def _separator(texts: Sequence[str], labels: Collection[str]) -> str | None:
+    """Return what parts the texts into the fewest different names, and none of the labels."""
     # "Travel|Food, drink", "Travel": | gives 2 names, a comma 3
     different = {
         mark: len({name.strip() for text in texts for name in text.split(mark)})
         for mark in _SEPARATORS
-        if any(mark in text for text in texts)
+        if any(mark in text for text in texts) and not any(mark in label for label in labels)
     }
     return min(different, key=lambda mark: different[mark]) if different else None
 

@@ -32,9 +32,7 @@ class ListReader(ColumnReader):
         """How several labels of a row are written, for the data report."""
         return "" if self.cells is None else self.cells.form
 
-    def look_ahead(
-        self, raw: RawExamples, names: tuple[str, ...] | None, separator: str | None
-    ) -> tuple[str, ...] | None:
+    def look_ahead(self, raw: RawExamples, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
         """Find out by all rows how several labels are written; return the names if known."""
         if self._kind != "labels":
             return names
@@ -45,9 +43,16 @@ class ListReader(ColumnReader):
             for _, row in rows
         ]
         place = f"{raw.name}: {self.mapped.place}"
-        known = self._class_names or names
-        self.cells = find_label_cells(values, place, source, known, separator)
+        self.cells = self._find_cells(values, place, self._class_names or names)
         return self.cells.names or names
+
+    def _find_cells(
+        self, values: list[Any], place: str, known: tuple[str, ...] | None
+    ) -> LabelCells:
+        found = self.reading.labels
+        labels = () if found is None else found.names
+        separator = self.reading.label_separator
+        return find_label_cells(values, place, self._source, known, separator, labels)
 
     def _nothing(self) -> Any:  # noqa: ANN401  of the column's kind
         nothing: dict[str, Any] = {"answers": {"text": [], "answer_start": []}, "labels": []}
@@ -71,11 +76,13 @@ class ListReader(ColumnReader):
             place = f"{where}: {self.mapped.place}"
             values[column.name] = _located(values[column.name], values[column.of], column.of, place)
 
-    def _several_labels(self, value: object, place: str) -> list[str] | None:
+    def _several_labels(self, value: Any, place: str) -> list[str] | None:  # noqa: ANN401
         cells = self.cells
-        if cells is None:
+        if cells is None:  # of new text, whose rows are read one by one
+            if isinstance(self._source, tuple) and all(each in (None, "") for each in value):
+                return None
             known = self._class_names or tuple(dict.fromkeys((self.by_raw or {}).values()))
-            cells = find_label_cells([value], place, self._source, known)
+            cells = self._find_cells([value], place, known)
         value = cells.split(value, place)
         if value is None:
             return None

@@ -17,7 +17,6 @@ from bertlab import IntArray
 from bertlab.api import (
     ConfigError,
     Example,
-    Labels,
     Objective,
     PackedBatch,
     Task,
@@ -176,8 +175,11 @@ class SeveralHeadsData(TaskData):
                 warn(f"found no {', '.join(left)}: not scored")
         for name, part in parts.items():
             with naming_head(name):
+                part.labels = self.head_labels.get(
+                    name
+                )  # of a checkpoint; none yet where it is new
                 part.prepare(command)
-        self.head_labels: dict[str, Labels] = {
+        self.head_labels = {
             name: part.labels for name, part in self.parts.items() if part.labels is not None
         }
         self._refuse_same_rows()

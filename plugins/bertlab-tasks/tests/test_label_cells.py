@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from bertlab.api import DataError
+from bertlab.api import DataError, Labels
 from bertlab.data.examples.source import read_rows
 from bertlab.data.rows.tables import RowReading
+from bertlab.extend import LabelledData, UnreadableRow
 from bertlab_tasks.multi_label import MultiLabel
 
 
@@ -126,3 +127,67 @@ def test_lists_of_0_and_1_need_names(tmp_path, form):
     path = write(tmp_path / "a.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
     refused(path, "have no names", "data.label_names")
     assert labels(path, names=["x", "y", "z"]) == [["x", "z"]] * 3
+
+
+def connected(**settings):
+    data = LabelledData(**settings)
+    data.connect(object(), {"multi_label": MultiLabel()})
+    return data
+
+
+TRAINED = ["Travel", '"Food, drink|Travel"', '"Food, drink|drink"', "drink|Food"]
+
+
+def test_validation_rows_are_parted_as_those_of_training(tmp_path):
+    train = labelled(tmp_path / "a.csv", TRAINED)
+    validation = labelled(tmp_path / "b.csv", ['"Food, drink"', "Travel"])
+    data = connected(train=str(train), validation=str(validation))
+    data.prepare("fit")
+    assert [row.values["labels"] for row in data.rows[""].rows] == [["Food, drink"], ["Travel"]]
+
+
+def test_test_rows_are_parted_as_the_checkpoint_has_the_labels(tmp_path):
+    path = labelled(tmp_path / "b.csv", ['"Food, drink"', "Travel"])
+    data = connected(test=str(path))
+    data.labels = Labels(("Food", "Food, drink", "Travel", "drink"), (1, 2, 2, 2))
+    data.prepare("test")
+    assert [row.values["labels"] for row in data.rows[""].rows] == [["Food, drink"], ["Travel"]]
+
+
+def truth_of_new_text(path, names, **settings):
+    """Return the truth beside the texts that are predicted on, by a model with these labels."""
+    data = connected(input=str(path), **settings)
+    data.head.labels = Labels(names, (1,) * len(names))
+    data.predict_dataloader()
+    rows = list(data.input_rows.source)
+    assert not any(isinstance(row, UnreadableRow) for row in rows)
+    return [row.values.get("labels") for row in rows]
+
+
+def test_new_text_has_its_labels_read_as_the_training_data_has_them(tmp_path, capsys):
+    hot = labelled(tmp_path / "hot.csv", ["1 0 1", "0 0 0"])
+    names = ("x", "y", "z")
+    assert truth_of_new_text(hot, names, label_names=[*names]) == [["x", "z"], []]
+    slashes = labelled(tmp_path / "slash.csv", ["x/y", "z"])
+    assert truth_of_new_text(slashes, names, label_separator="/") == [["x", "y"], ["z"]]
+    several = write(tmp_path / "several.csv", "text,a,b\none,x,\ntwo,y,z\nthree,,\n")
+    columns = {"labels": ["a", "b"]}
+    assert truth_of_new_text(several, names, columns=columns) == [["x"], ["y", "z"], None]
+    commas = labelled(tmp_path / "commas.csv", ['"x, y"', '"x, y|z"'])
+    assert truth_of_new_text(commas, ("x, y", "z")) == [["x, y"], ["x, y", "z"]]
+    assert capsys.readouterr().err == ""
+
+
+def test_ids_alone_are_no_lists_of_0_and_1(tmp_path):
+    path = labelled(tmp_path / "a.csv", ["1|2", "0|1"])
+    assert truth_of_new_text(path, ("0", "1", "2")) == [["1", "2"], ["0", "1"]]
+
+
+def test_a_truth_that_cannot_be_read_costs_no_prediction(tmp_path, capsys):
+    path = labelled(tmp_path / "a.csv", ["x", "[a b]", "[c]"])
+    assert truth_of_new_text(path, ("x", "y")) == [["x"], None, None]
+    told = capsys.readouterr().err
+    assert told.count("bertlab: warning:") == 1
+    assert "a.csv:3: column 'labels': found '[a b]'" in told
+    with pytest.raises(DataError, match="which looks like a printed list"):
+        truth_of_new_text(path, ("x", "y"), bad_rows="refuse")
