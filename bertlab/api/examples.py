@@ -116,9 +116,9 @@ class Labels:
 
     @classmethod
     def of(cls, found: Iterable[str], declared: Sequence[str] | None = None) -> "Labels":
-        """Count labels; their order is the declared one, else numbers by size, words by name."""
+        """Count labels: the declared ones in their order, others by size or, of words, by name."""
         counts = Counter(found)
-        names = tuple(declared or sorted(counts, key=_label_order))
+        names = tuple(dict.fromkeys([*(declared or ()), *sorted(counts, key=_label_order)]))
         return cls(names, tuple(counts[name] for name in names))
 
     def __len__(self) -> int:

@@ -57,6 +57,19 @@ def entities_of(example: Example) -> list[Entity]:
     return found
 
 
+def entity_types(labels: Labels) -> Labels:
+    """Return the types of entities among labels, which are types or, as declared, tags."""
+    if "O" not in labels.names:
+        return labels
+    # O B-LOC I-LOC B-PER I-PER LOC -> LOC PER
+    counts: dict[str, int] = {}
+    for name, count in zip(labels.names, labels.counts, strict=True):
+        kind = name[2:] if name.startswith(("B-", "I-")) else name
+        if name != "O":
+            counts[kind] = counts.get(kind, 0) + count
+    return Labels(tuple(counts), tuple(counts.values()))
+
+
 def windows(lengths: IntArray, limit: int, max_words: int) -> Iterator[tuple[int, int]]:
     """Yield first and last word (excluded) of windows of at most ``limit`` word pieces.
 
@@ -199,7 +212,7 @@ class EntitySpans(Head):
     def add_layers(self, context: TaskContext) -> None:
         """Create the networks of first and last words, and the biaffine form."""
         encoder = context.encoder
-        self.types = context.labels or Labels((), ())
+        self.types = entity_types(context.labels or Labels((), ()))
         classes = len(self.types) + 1
         dropout = encoder.hidden_dropout_prob if self.dropout is None else self.dropout
         self.first, self.last = (

@@ -26,17 +26,21 @@ TAGS = ["I-ORG", "I-ORG", "I-ORG", "O", "I-PER", "I-PER"]
 VOCABULARY = [*(word.lower() for word in SENTENCE), "in", "rome", "london", "##land", "eu", "ger"]
 
 
+TYPES = Labels(("LOC", "ORG", "PER"), (1, 1, 1))
+
+
 def row_of(words: list[str], tags: list[str] | None = None) -> Example:
     return Example({"words": words} | ({} if tags is None else {"tags": tags}), "eng.train:7")
 
 
-def built(head: EntitySpans) -> tuple[EntitySpans, WordPieceTokenizer, BertEncoder]:
+def built(
+    head: EntitySpans, labels: Labels = TYPES
+) -> tuple[EntitySpans, WordPieceTokenizer, BertEncoder]:
     """Return the head for three types, a tokenizer, and a tiny encoder."""
     torch.manual_seed(1)
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     tokenizer = WordPieceTokenizer.from_vocabulary([*special, *VOCABULARY])
     encoder = BertEncoder(tokenizer.vocab_size, "tiny", hidden_dropout_prob=0.0)
-    labels = Labels(("LOC", "ORG", "PER"), (1, 1, 1))
     head.build(TaskContext(encoder, tokenizer, labels=labels))
     return head, tokenizer, encoder
 
@@ -73,6 +77,17 @@ def predicted(head: EntitySpans, encoder: BertEncoder, sequences: list[Features]
 )
 def test_iob1_and_bio_mark_the_same_entities(tags, entities) -> None:
     assert entities_of(row_of(["word"] * len(tags), tags)) == entities
+
+
+def test_declared_tags_name_the_types() -> None:
+    found = entities_of(row_of(SENTENCE, TAGS))
+    declared = ("O", "B-LOC", "I-LOC", "B-PER", "I-PER", "B-ORG", "I-ORG")
+    labels = Labels.of([kind for _, _, kind in found], declared)
+    head, tokenizer, _ = built(EntitySpans(), labels)
+    assert head.types == Labels(("LOC", "PER", "ORG"), (0, 1, 1))
+    (features,) = head.encode(row_of(SENTENCE, TAGS), tokenizer, 32)
+    assert sorted(features.ragged["classes"])[-2:] == [2, 3]  # PER and ORG
+    assert "f1/LOC" in head.score_names()
 
 
 @pytest.mark.parametrize("tag", ["S-PER", "B-", "PER", "", "o"])

@@ -250,6 +250,15 @@ def test_iob1_is_trained_and_scored_as_bio(scheme):
     assert (scores["f1"], scores["accuracy"]) == (1, 4 / 6)
 
 
+def test_declared_io_tags_get_those_that_begin_an_entity():
+    rows = rows_of({"words": ["w1", "w2"], "tags": ["I-LOC", "O"]})
+    head = Tagging()
+    labels = Labels.of(head.labels_of(rows[0]), ("O", "I-LOC"))
+    assert labels == Labels(("O", "I-LOC", "B-LOC"), (1, 0, 1))
+    head, encoder = built_on_encoder(head, rows, labels)
+    assert head.loss(encoder(batch_of(head, rows)), batch_of(head, rows)).target.tolist() == [2, 0]
+
+
 def test_bio_is_taken_as_it_is():
     head, _ = built(IOB1, scheme="bio")
     assert head.labels.names == ("B-PER", "I-LOC", "I-PER", "O")
