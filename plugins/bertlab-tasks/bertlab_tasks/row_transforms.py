@@ -11,13 +11,20 @@ from lightning.pytorch.cli import LightningArgumentParser
 from bertlab.api import Column, ConfigError, DataError, Example
 from bertlab.extend import LabelledData, LabelledExamples, StepLoader, UnreadableRow, load_class
 
+_IDS = ("id",)  # of columns that name a row, and are no text
+
 
 class RowTransform(ABC):
     """Changes rows between reading and encoding (``data.transforms``), or leaves them out.
 
     Rows are changed alike when a model is trained, evaluated, and used. The arguments of
     ``__init__`` are config keys.
+
+    Attributes:
+        columns: of the head, whose values are given to :meth:`change`: all but truth and ids.
     """
+
+    columns: Sequence[Column] = ()
 
     @abstractmethod
     def change(self, values: Mapping[str, Any]) -> Mapping[str, Any] | str:
@@ -27,8 +34,7 @@ class RowTransform(ABC):
         characters that answers are counted in.
 
         Args:
-            values: by column of the head, as in :class:`Example`, without the truth. Not to be
-                changed in place.
+            values: of ``columns``, as in :class:`Example`. Not to be changed in place.
         """
 
 
@@ -57,9 +63,11 @@ class Transforms:
         """
         if isinstance(row, UnreadableRow):
             return row
-        truth = {column.name for column in columns if column.is_truth}
-        values = {name: value for name, value in row.values.items() if name not in truth}
+        changing = [each for each in columns if not each.is_truth and each.name not in _IDS]
+        names = {column.name for column in changing}
+        values = {name: value for name, value in row.values.items() if name in names}
         for name, transform in self._all.items():
+            transform.columns = changing
             found = transform.change(dict(values))
             if isinstance(found, str):
                 return UnreadableRow({}, row.where, row.row, reason=f"{name}: {found}")
@@ -168,6 +176,8 @@ def _lower(value: object) -> object:
 class TextLength(RowTransform):
     """Leaves out rows with a text of too few or too many words.
 
+    Texts are those that every row has, each of several choices too, or the words of the row.
+
     Args:
         least: words of each text.
         most: words of each text; any number if None.
@@ -183,12 +193,21 @@ class TextLength(RowTransform):
 
     def change(self, values: Mapping[str, Any]) -> Mapping[str, Any] | str:
         """Return the values as they are, or the reason."""
-        for value in values.values():
-            if not isinstance(value, str | list):
-                continue
-            words = len(value.split() if isinstance(value, str) else value)
+        for words in self._lengths(values):
             if words < self.least:
                 return f"a text of fewer than {self.least} words"
             if self.most is not None and words > self.most:
                 return f"a text of more than {self.most} words"
         return values
+
+    def _lengths(self, values: Mapping[str, Any]) -> Iterator[int]:
+        """Yield the number of words of each text."""
+        read = [each for each in self.columns if each.required and each.kind in ("text", "texts")]
+        for column in read:
+            value = values[column.name]
+            if isinstance(value, str):
+                yield len(value.split())
+            elif len(read) == 1:  # nothing else is read: they are the words of a sentence
+                yield len(value)
+            else:
+                yield from (len(str(text).split()) for text in value)

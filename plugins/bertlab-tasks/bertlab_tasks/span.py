@@ -247,7 +247,7 @@ class Span(Head):
     def merge(self, example: Example, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """Return the prediction of an example from those of its windows, as the class says."""
         ranked = answer_of_windows(
-            example.values["context"],
+            _context_as_given(example),
             [span for part in parts for span in part["spans"]],
             min(part["null_score"] for part in parts) if self.unanswerable else None,
             self.n_best_size,
@@ -306,6 +306,15 @@ def _text(example: Example, column: str) -> str:
     if not isinstance(text, str) or not text.strip():
         raise DataError(f"{example.where}: {column}: found {text!r}, expected a text")
     return text
+
+
+def _context_as_given(example: Example) -> str:
+    """Return the context; in the capitals of the row, where a transform made small letters."""
+    context: str = example.values["context"]
+    given = str(example.row.get("context"))
+    # by length too: small letters may be more characters, as those of "İ"
+    is_same = len(given) == len(context) and given.lower() == context.lower()
+    return given if is_same else context
 
 
 def _without_threshold(

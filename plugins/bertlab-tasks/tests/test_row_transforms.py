@@ -1,15 +1,19 @@
 """Transforms of rows (``data.transforms``): in a config, in a run, and where its model is used."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import bertlab
-from bertlab.api import Column, ConfigError, DataError, Example
+from bertlab.api import Column, ConfigError, DataError, Example, Head
 from bertlab.extend import UnreadableRow, read_request, resolve_request
+from bertlab_tasks.multiple_choice import MultipleChoice
 from bertlab_tasks.row_transforms import LowerCase, RowTransform, TextLength, Transforms
+from bertlab_tasks.span import Span
+from bertlab_tasks.tagging import Tagging
 from tests.conftest import Command
 
 COLUMNS = (Column("text"), Column("label", "label", is_truth=True))
@@ -57,6 +61,42 @@ def test_lower_case_keeps_the_places_of_characters() -> None:
     assert lower["text"] == "İstanbul is σασ"
     assert lower["words"] == ["a", "b"]
     assert lower["number"] == 3
+
+
+def test_ids_and_columns_that_no_head_reads_stay_as_they_are() -> None:
+    values = {"question": "Where IS it", "context": "In Rome or so", "id": "Q0A", "note": "A"}
+    changed = Transforms(GIVEN).change(Example(values, "a:1"), Span.columns)
+    lower = {"question": "where is it", "context": "in rome or so"}
+    assert changed.values == {**values, **lower}
+
+
+@pytest.mark.parametrize(
+    ("head", "values", "is_kept"),
+    [
+        (MultipleChoice, {"context": "a b c", "choices": ["a b", "c d"], "stem": "x"}, True),
+        (MultipleChoice, {"context": "a b c", "choices": ["a b", "c"]}, False),
+        (MultipleChoice, {"context": "a b c", "choices": ["a b"] * 5}, True),
+        (Tagging, {"words": ["a", "b", "c"]}, True),
+        (Tagging, {"words": ["a"]}, False),
+    ],
+)
+def test_the_words_of_each_text_are_counted(
+    head: type[Head], values: dict[str, Any], is_kept: bool
+) -> None:
+    changed = Transforms({"text_length": {"least": 2, "most": 4}}).change(
+        Example(values, "a:1"), head.columns
+    )
+    assert isinstance(changed, UnreadableRow) is not is_kept
+
+
+def test_answers_have_the_capitals_of_the_context() -> None:
+    row = {"question": "Where?", "context": "In Rome, İzmir", "passage": "x"}
+    example = Transforms({"lower_case": {}}).change(Example(row, "a:1", row), Span.columns)
+    assert example.values["context"] == "in rome, İzmir"
+    spans = [{"spans": [(3, 7, 1.0)], "null_score": 0.0}]
+    assert Span().merge(example, spans)["answer"] == "Rome"
+    other = replace(example, row={"context": "an other text "})
+    assert Span().merge(other, spans)["answer"] == "rome"
 
 
 def test_lengths_that_no_text_has_are_refused() -> None:
