@@ -226,7 +226,7 @@ def _example(given: Input, number: int, head: Head) -> Example:
     where = f"input {number}"
     columns = [column for column in head.columns if not column.is_truth and column.required]
     if isinstance(given, Mapping):
-        values = dict(given)
+        values, row = dict(given), given
         for column in head.columns:
             if known := [name for name in (column.name, *column.aliases) if name in given]:
                 values[column.name] = given[known[0]]
@@ -234,7 +234,7 @@ def _example(given: Input, number: int, head: Head) -> Example:
             raise DataError(f"{where}: found {', '.join(map(str, given))}, expected {missing[0]}")
     else:
         several = isinstance(given, tuple if len(columns) == 1 else tuple | list)
-        texts = given if several else (given,)
+        texts, row = given if several else (given,), {"text": given}
         if len(texts) != len(columns):
             names = ", ".join(column.name for column in columns)
             raise DataError(f"{where}: found {given!r}, expected values for {names}")
@@ -243,4 +243,4 @@ def _example(given: Input, number: int, head: Head) -> Example:
     if len(columns) == 1 and first.kind == "texts" and isinstance(values.get(first.name), str):
         # a text is a sequence, too: of its characters
         values[first.name] = words_of(values[first.name])
-    return Example(values, where)
+    return Example(values, where, row)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, chain
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -136,6 +137,7 @@ def _most_context(offsets: IntArray, spans: Sequence[tuple[int, int]]) -> IntArr
     return window_of_word
 
 
+_NAMES = ("words", "tokens", "text")  # of the column of words, or of their text
 _NOT_PREDICTED = -100  # any: loss and decode read the predicted places only
 
 
@@ -164,7 +166,7 @@ class Tagging(ClassifierHead):
     """
 
     columns = (
-        Column("words", "texts", aliases=("tokens", "text")),
+        Column("words", "texts", aliases=_NAMES[1:]),
         Column("tags", "tags", is_truth=True),
     )
     monitor = ("f1", "max")
@@ -391,21 +393,46 @@ def _share(holds: Any) -> float:  # noqa: ANN401  an array, or a bool of two emp
 
 
 def word_places(words: Sequence[str], row: Mapping[str, Any]) -> list[list[int]] | None:
-    """Return first and end character of each word in the row's text; None if no text has them.
+    """Return first and end character of each word in the text that the words are of.
 
-    ``["a", "b"]``, ``{"text": "a, b"}`` → ``[[0, 1], [3, 4]]``
+    It is the text of which they are all but the spaces, in capitals or not, or else one that the
+    row has for its words. None if no text has them.
+
+    ``["a", "b"]``, ``{"url": "a-b", "title": "A b"}`` → ``[[0, 1], [2, 3]]``
     """
-    for text in row.values():
-        places, end = [], 0
-        for word in words if isinstance(text, str) else ():
-            start = text.find(word, end)
-            if start < 0:
-                break
-            end = start + len(word)
-            places.append([start, end])
-        if places and len(places) == len(words):
-            return places
-    return None
+    names = [name for name in _NAMES if name in row]
+    texts = [row[name] for name in dict.fromkeys([*names, *row]) if isinstance(row[name], str)]
+    found = (_parted(words, text) for text in texts)
+    beside = (_found(words, row[name]) for name in names if isinstance(row[name], str))
+    return next(filter(None, chain(found, beside)), None)
+
+
+def _parted(words: Sequence[str], text: str) -> list[list[int]] | None:
+    """Return the places of words that are all of a text but its spaces; None if they are not."""
+    # "A  bc" -> places of characters [0, 3, 4]; "a", "bc" -> [[0, 1], [3, 5]]
+    characters = [place for place, character in enumerate(text) if not character.isspace()]
+    joined = "".join(words)
+    if len(joined) != len(characters) or joined.lower() != "".join(text.split()).lower():
+        return None
+    ends = list(accumulate(map(len, words)))
+    spans = zip([0, *ends], ends, strict=False)
+    places = [[characters[start], characters[end - 1] + 1] for start, end in spans]
+    is_whole = all(
+        end - start == len(word) for (start, end), word in zip(places, words, strict=True)
+    )
+    return places if is_whole else None
+
+
+def _found(words: Sequence[str], text: str) -> list[list[int]] | None:
+    """Return the places at which a text has words one behind the other; None if it lacks one."""
+    places, end = [], 0
+    for word in words:
+        start = text.find(word, end)
+        if start < 0:
+            return None
+        end = start + len(word)
+        places.append([start, end])
+    return places
 
 
 def _span(places: list[list[int]] | None, first: int, end: int) -> dict[str, int]:

@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from bertlab.api import Example
+from bertlab.checkpoints.pretrained_model import load
 from bertlab.training.predictions import RowFile
 from bertlab_tasks.tables import bertlab_prediction_file
 from bertlab_tasks.tagging import word_places
+from tests.checkpoints.test_fine_tuned import TAGS, write_run
 
 
 @pytest.mark.parametrize("form", ["jsonl", "csv"])
@@ -55,4 +57,20 @@ def test_places_of_words() -> None:
     assert word_places(["a", "b"], {"id": 1, "other": "b", "text": "a, b"}) == [[0, 1], [3, 4]]
     assert word_places(["a", "a"], {"text": "aa"}) == [[0, 1], [1, 2]]
     assert word_places(["a"], {"words": ["a"]}) is None
+    # of the text that they are parted from, whatever other column has them or comes first
+    row = {"url": "/i-am-a", "title": "I  am a"}
+    assert word_places(["I", "am", "a"], row) == [[0, 1], [3, 5], [6, 7]]
+    assert word_places(["i", "am", "a"], row) == [[0, 1], [3, 5], [6, 7]]  # lower_case
+    assert word_places(["am", "a"], row) is None
+    assert word_places(["Iam", "a"], row) is None
     assert word_places([], {"text": ""}) is None
+
+
+def test_a_loaded_model_says_where_the_words_of_a_text_are(tmp_path: Path) -> None:
+    write_run(tmp_path / "run.ckpt", {"name": "tagging"}, TAGS)
+    model = load(tmp_path / "run.ckpt")
+    for given in ("w1,  w2", {"text": "w1,  w2"}):
+        (found,) = model.predict(given)
+        assert found["words"] == ["w1", ",", "w2"]
+        assert found["offsets"] == [[0, 2], [2, 3], [5, 7]]
+    assert "offsets" not in model.predict({"words": ["w1", "w2"]})[0]
