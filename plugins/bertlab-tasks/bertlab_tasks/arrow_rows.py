@@ -12,6 +12,8 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any, Literal
 
+import numpy as np
+
 from bertlab.api import DataError, RawExamples
 from bertlab.extend import (
     DAMAGED_PACKED,
@@ -46,6 +48,9 @@ def read_arrow(
         schema = opened.schema_arrow if form == "parquet" else opened.schema
         features = datasets.Features.from_arrow_schema(schema)
     wanted = [each for each in schema.names if only is None or each in only]
+    for column in wanted:
+        if wanted.count(column) > 1:
+            raise DataError(f"{path}: has a column {column!r} twice; rename one of the two")
 
     def batches() -> Iterator[Mapping[str, list[Any]]]:
         row = 1
@@ -88,19 +93,20 @@ def _groups(
     coded = pq.ParquetFile(file, metadata=meta, read_dictionary=texts)
     for number in range(meta.num_row_groups):
         group = meta.row_group(number)
+        if not group.num_rows:
+            continue
         chunks = [group.column(place) for place in read]
         packed = min(stored, sum(chunk.total_compressed_size for chunk in chunks))
         sizes = {each.path_in_schema: 3 * each.total_uncompressed_size for each in chunks}
         _check_group(f"{path}: row group {number}", sizes, packed)
         # a text that stands in the dictionary of a column once may be that of all rows
         ahead = coded.iter_batches(1, row_groups=[number], columns=wanted)
-        arrays = next(ahead).columns if group.num_rows else []
-        longest = max(1, *map(_longest, _parts(arrays)))
+        longest = max(1, *map(_longest, _parts(next(ahead).columns)))
         for place, chunk in zip(read, chunks, strict=True):
             if leaves[place].max_repetition_level:  # long lists take no place in a file
                 sizes[chunk.path_in_schema] += (16 + longest) * chunk.num_values
         _check_group(f"{path}: row group {number}", sizes, packed)
-        rows = _light() // max(longest, sum(sizes.values()) // max(group.num_rows, 1))
+        rows = _light() // max(longest, sum(sizes.values()) // group.num_rows)
         size = min(max(rows, 1), _BATCH)
         yield from opened.iter_batches(size, row_groups=[number], columns=wanted)
 
@@ -145,6 +151,18 @@ def _longest(array: Any) -> int:  # noqa: ANN401
     return size
 
 
+def _viewed(array: Any) -> int:  # noqa: ANN401
+    """Return the bytes of the values of an array of views, of which many may be of one place."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    if array.type not in (pa.string_view(), pa.binary_view()):
+        return 0
+    # a view has 16 bytes, of which the first four are its length
+    lengths = np.frombuffer(array.buffers()[1], "<i4")[4 * array.offset :: 4][: len(array)]
+    is_there = array.is_valid().to_numpy(zero_copy_only=False)
+    return int(lengths[is_there].sum(dtype=np.int64))
+
+
 def light_parts(
     batch: Any,  # noqa: ANN401
     wanted: Sequence[str],
@@ -165,7 +183,8 @@ def _light_rows(batch: Any, start: int, name: str) -> Any:  # noqa: ANN401
     rows = batch.slice(start, _BATCH)
     while True:
         parts = list(_parts(rows.columns))
-        taken = sum(each.nbytes + (64 + _longest(each)) * len(each) for each in parts)
+        shared = sum(_longest(each) * len(each) + _viewed(each) for each in parts)
+        taken = sum(each.nbytes + 64 * len(each) for each in parts) + shared
         if taken <= _light() or len(rows) == 1:
             check_memory(name, "this row", taken)
             hold(name, 2 * taken + _BYTES_OF_ROW * len(rows))

@@ -26,7 +26,7 @@ from bertlab.data.rows import lines as lines_module
 from bertlab.data.rows.lines import read_lines
 from bertlab.data.rows.tables import RowReading, read_json
 from bertlab.errors import CorpusError, DataError, OutOfMemoryError
-from bertlab_tasks.arrow_rows import read_arrow
+from bertlab_tasks.arrow_rows import light_parts, read_arrow
 from tests.data.examples.labelled_files import SINGLE, fails, read, values
 
 ROWS = [{"text": f'Sentence, number {n}; it is "here".', "label": "ab"[n % 2]} for n in range(6)]
@@ -121,6 +121,48 @@ def test_categories_of_any_kind(tmp_path, kind, categories, form):
     rows_read = read_arrow(str(path), "parquet" if path.suffix == ".parquet" else "arrow").rows
     found = [row["label"] for _, row in rows_read]
     assert found == [categories[0], categories[1], None, categories[1]]
+
+
+@pytest.mark.parametrize("groups", [[0, 2], [2, 0], [1, 0, 1]])
+def test_row_groups_without_rows(tmp_path, groups):
+    rows = pa.table({"text": ["a b", "c"], "label": ["x", "y"]})
+    path, start = tmp_path / "rows.parquet", 0
+    with pq.ParquetWriter(path, rows.schema) as writer:
+        for count in groups:
+            writer.write_table(rows.slice(start, count))
+            start += count
+    found = [row for _, row in read_arrow(str(path), "parquet").rows]
+    assert found == rows.to_pylist()
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow"])
+def test_a_column_that_is_there_twice(tmp_path, form):
+    rows = pa.table([["a"], ["b"], ["x"]], names=["text", "text", "label"])
+    path = tmp_path / f"rows.{form}"
+    if form == "parquet":
+        pq.write_table(rows, path)
+    else:
+        with pa.ipc.new_file(path, rows.schema) as writer:
+            writer.write_table(rows)
+    with pytest.raises(DataError, match=rf"rows\.{form}: has a column 'text' twice"):
+        read_arrow(str(path), form)
+    assert [row for _, row in read_arrow(str(path), form, ["label"]).rows] == [{"label": "x"}]
+
+
+def test_many_views_of_one_text_are_few_rows_at_a_time(tmp_path):
+    size, count = 2**20, 1000
+    text = pa.array(["a " * (size // 2)], pa.string_view())
+    _, view, shared = text.buffers()
+    views = pa.Array.from_buffers(
+        pa.string_view(), count, [None, pa.py_buffer(view.to_pybytes()[:16] * count), shared]
+    )
+    places = pa.array(range(count))
+    parts = light_parts(pa.record_batch([views, places], ["text", "n"]), ["text", "n"], "a", 1)
+    first = next(parts)
+    assert len(first["text"]) * size <= files_module.reading_budget() // 16
+    assert first["n"][:2] == [0, 1]
+    small = pa.record_batch([pa.array(["a", None, "b"], pa.string_view())], ["text"]).slice(1)
+    assert list(light_parts(small, ["text"], "a", 1)) == [{"text": [None, "b"]}]
 
 
 @pytest.mark.parametrize("packed", PACKERS)
