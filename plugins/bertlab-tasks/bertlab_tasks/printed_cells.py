@@ -4,6 +4,8 @@ import ast
 import re
 from typing import Any
 
+from bertlab.extend import parse_json
+
 _TOKEN = re.compile(
     r"""\s*(?:
     (?P<value>'[^'\\]*(?:\\.[^'\\]*)*'|"[^"\\]*(?:\\.[^"\\]*)*"
@@ -41,12 +43,19 @@ def parse_printed(text: str) -> Any:  # noqa: ANN401
         parts.append(_OF_PYTHON.get(token, token).replace("\n", "\\n"))
         follows_value = bool(found["value"] or found["closes"])
     try:
-        value = _plain(ast.literal_eval("".join(parts)))  # literals alone: nothing is run
-    except (SyntaxError, TypeError):  # brackets that do not close, lists as keys
-        raise ValueError(text) from None
+        value = parse_json(text)  # of json.dumps: "\ud83d\ude00" is one character
+    except ValueError:
+        value = _of_python("".join(parts))
     if not isinstance(value, list | dict):
         raise ValueError(text)
     return value
+
+
+def _of_python(text: str) -> Any:  # noqa: ANN401
+    try:
+        return _plain(ast.literal_eval(text))  # literals alone: nothing is run
+    except (SyntaxError, TypeError):  # brackets that do not close, lists as keys
+        raise ValueError(text) from None
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401

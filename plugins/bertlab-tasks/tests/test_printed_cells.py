@@ -1,5 +1,7 @@
 """Lists and objects that were printed into cells."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +21,16 @@ def test_what_python_prints_is_read_back(value):
         assert repr(value).startswith("[[[[")
 
 
-@pytest.mark.parametrize("text", ["[__import__('os')]", "[1", "['a'", "{'a': }", "[" * 9999, "[a]"])
+@pytest.mark.parametrize("value", [["\N{GRINNING FACE}", "Rome"], [], {"a": ["\n", 1.5, None]}])
+def test_what_json_prints_is_read_back(value):
+    assert parse_printed(json.dumps(value)) == value
+    assert parse_printed(r'["a\/b"]') == ["a/b"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[__import__('os')]", "[1", "1", "[" * 9 + "]" * 9, "['a'", "{'a': }", "[" * 9999, "[a]"],
+)
 def test_nothing_else_is_read(text):
     with pytest.raises(ValueError):  # noqa: PT011  of any message
         parse_printed(text)
