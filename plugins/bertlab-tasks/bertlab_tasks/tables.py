@@ -130,8 +130,8 @@ class TableFile:
             return
         with explain_failed_write(f"{self.output}: cannot be written"):
             make_folder(self.output.parent)
-            with replacing(self.output) as file:
-                pq.write_table(table, file)
+            with replacing(self.output) as file, _explained(self.output, "values"):
+                pq.write_table(_without_empty(table), file)
 
     def discard(self) -> None:
         """Leave no file."""
@@ -190,9 +190,34 @@ def _of_one_type(blocks: "list[pa.Table]", key: str) -> "list[pa.Table]":
         return cast(pa.string())
 
 
+def _without_empty(table: "pa.Table") -> "pa.Table":
+    """Return a table with null in place of objects without keys, which Parquet does not have."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    for place, field in enumerate(table.schema):
+        if _holds_empty(field.type):
+            values = [_null_if_empty(each) for each in table[place].to_pylist()]
+            table = table.set_column(place, field.name, pa.array(values))
+    return table
+
+
+def _holds_empty(kind: "pa.DataType") -> bool:
+    import pyarrow as pa  # noqa: PLC0415
+
+    if pa.types.is_struct(kind):
+        return not kind.num_fields or any(_holds_empty(field.type) for field in kind)
+    return pa.types.is_list(kind) and _holds_empty(kind.value_type)
+
+
+def _null_if_empty(value: Any) -> Any:  # noqa: ANN401  any value of JSON
+    if isinstance(value, Mapping):
+        return {key: _null_if_empty(each) for key, each in value.items()} or None
+    return [*map(_null_if_empty, value)] if isinstance(value, list) else value
+
+
 @contextmanager
-def _explained(output: Path) -> Iterator[None]:
-    """Re-raise Arrow's refusal of values of several kinds in one column as DataError."""
+def _explained(output: Path, what: str = "values of several kinds") -> Iterator[None]:
+    """Re-raise Arrow's refusal of the values in a column as DataError."""
     import pyarrow as pa  # noqa: PLC0415
 
     try:
@@ -200,8 +225,8 @@ def _explained(output: Path) -> Iterator[None]:
     except pa.ArrowException as error:
         reason = " ".join(str(error).split())
         raise DataError(
-            f"{output}: a column has values of several kinds ({reason}), which a table cannot "
-            "hold; write JSON lines: --output NAME.jsonl"
+            f"{output}: a column has {what} ({reason}), which a table cannot hold; write JSON "
+            "lines: --output NAME.jsonl"
         ) from None
 
 

@@ -3,11 +3,13 @@
 import json
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
-from bertlab.api import Example
+from bertlab.api import DataError, Example
 from bertlab.checkpoints.pretrained_model import load
 from bertlab.training.predictions import RowFile
+from bertlab_tasks import tables
 from bertlab_tasks.tables import bertlab_prediction_file
 from bertlab_tasks.tagging import word_places
 from tests.checkpoints.test_fine_tuned import TAGS, write_run
@@ -74,3 +76,36 @@ def test_a_loaded_model_says_where_the_words_of_a_text_are(tmp_path: Path) -> No
         assert found["words"] == ["w1", ",", "w2"]
         assert found["offsets"] == [[0, 2], [2, 3], [5, 7]]
     assert "offsets" not in model.predict({"words": ["w1", "w2"]})[0]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ([{}, {}], [None, None]),
+        ([{"a": {}, "b": 1}, {}], [{"a": None, "b": 1}, {"a": None, "b": None}]),
+        ([[{}], []], [[None], []]),
+        ([{}, {"a": 1}], [{"a": None}, {"a": 1}]),
+    ],
+)
+def test_objects_without_keys_are_null_in_parquet(
+    given: list[object], expected: list[object], tmp_path: Path
+) -> None:
+    file = bertlab_prediction_file(tmp_path / "a.parquet", "parquet")
+    assert file is not None
+    for meta in given:
+        file.write({"text": "w1", "meta": meta})
+    file.close()
+    assert pq.read_table(tmp_path / "a.parquet")["meta"].to_pylist() == expected
+
+
+def test_values_that_a_table_cannot_hold_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "_without_empty", lambda table: table)
+    file = bertlab_prediction_file(tmp_path / "a.parquet", "parquet")
+    assert file is not None
+    file.write({"meta": {}})
+    with pytest.raises(
+        DataError, match=r"a column has values \(Cannot write .*--output NAME.jsonl"
+    ):
+        file.close()
