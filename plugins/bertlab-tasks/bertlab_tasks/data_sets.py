@@ -25,15 +25,23 @@ _BATCH = 1000  # rows
 def _read_hub(location: str, split: str | None) -> RawExamples:
     """Read a split of ``hf:NAME``, ``hf:OWNER/NAME`` or ``hf:OWNER/NAME/CONFIG``.
 
-    ``hf:NAME:CONFIG`` is read as well. The split may be a slice: ``train[:10%]``.
+    ``hf:NAME:CONFIG`` is read as well. The split may be a slice: ``train[:10%]``. Where it is not
+    given, it stands behind the name, as that of a corpus does: ``hf:NAME::SPLIT``.
     """
-    name, _, config = location.removeprefix(HUB_PREFIX).partition(":")
+    name, config, own, *_ = [*location.removeprefix(HUB_PREFIX).split(":", 2), "", ""]
+    if own:
+        if split is not None:
+            raise DataError(f"{location}: found splits {own!r} and {split!r}, expected one of them")
+        location, split = location.removesuffix(f":{own}").rstrip(":"), own
     if name.count("/") == 2 and not config:  # OWNER/NAME/CONFIG
         name, _, config = name.rpartition("/")
     if not name or name.count("/") > 1:
         raise DataError(f"{location}: expected hf:OWNER/NAME or hf:OWNER/NAME/CONFIG")
     if split is None:
-        raise DataError(f"{location}: which split is not said; give one, for example test")
+        place = (
+            f"{location}{'' if config else ':'}:test"  # hf:a -> hf:a::test, hf:a:b -> hf:a:b:test
+        )
+        raise DataError(f"{location}: which split is not said; give one, for example {place}")
     dataset = _load_hub(name, config, split, f"{location}: split {split!r}")
     return _raw_rows(dataset, f"{location} {split}")
 
@@ -69,6 +77,9 @@ def read_saved(folder: Path, split: str | None) -> RawExamples:
     try:
         if (folder / "dataset_dict.json").is_file():
             splits = read_object(folder / "dataset_dict.json", {"splits": list})["splits"]
+            if split is None:
+                places = ", ".join(str(folder / str(each)) for each in splits)
+                raise DataError(f"{folder}: which split is not said; give one: {places}")
             if split not in splits:
                 raise DataError(
                     f"{folder}: no split {split!r}{nearest(str(split), map(str, splits))}; "

@@ -56,11 +56,15 @@ class PythonEnglishRows(DataSource):
 
     def raw_examples(self, split: str | None) -> RawExamples:
         """Return the rows of the task that the argument names."""
+        name = self.argument
         if split is None:
-            raise DataError(f"{self.name}: which split is not said; give train or validation")
-        found = read(self.argument, cast("Split", split))  # which checks it
+            name, _, split = name.partition(":")  # packages:train
+        if not split:
+            places = " or ".join(f"{self.name}:{each}" for each in get_args(Split))
+            raise DataError(f"{self.name}: which split is not said; give {places}")
+        found = read(name, cast("Split", split))  # which checks both
         return RawExamples(
-            f"{self.name} {split}",
+            f"python-english:{name} {split}",
             tuple(found.rows[0].values),
             ((row.where, {**row.values, "#document": row.where}) for row in found.rows),
             skipped=Counter(found.skipped),

@@ -8,11 +8,13 @@ from collections import Counter
 
 import pytest
 
+from bertlab.api import Example
 from bertlab.data.corpus.documents import Document
 from bertlab.data.corpus.python_english import python_english_documents
 from bertlab.errors import DataError
+from bertlab.extend import LabelledExamples
 from bertlab_tasks import python_english as python_english_rows
-from bertlab_tasks.python_english import PACKAGES, read
+from bertlab_tasks.python_english import PACKAGES, PythonEnglishRows, read
 
 SPLITS = ("train", "validation")
 NAMES = ("packages", "same_page")
@@ -195,6 +197,16 @@ def test_a_package_that_is_not_there_is_no_label(library):
         }
     )
     assert read("packages", "validation").label_names == ("asyncio", "email")
+
+
+def test_a_split_may_stand_behind_the_name(monkeypatch):
+    rows = LabelledExamples([Example({"text": "a", "label": "http"}, "http.client")])
+    asked = []
+    monkeypatch.setattr(python_english_rows, "read", lambda *given: asked.append(given) or rows)
+    for name, split in (("packages:train", None), ("packages", "train")):
+        source = PythonEnglishRows(f"python-english:{name}", name)
+        assert source.raw_examples(split).name == "python-english:packages train"
+    assert asked == [("packages", "train")] * 2
 
 
 def test_unknown_names():

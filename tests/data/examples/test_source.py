@@ -217,6 +217,19 @@ def test_class_names_of_the_source(source):
     assert streamed(location, split=split) == [{"text": "a", "label": "pos"}, {"text": "b"}]
 
 
+def test_a_split_may_stand_behind_the_name(tmp_path, monkeypatch):
+    splits = {("owner/name", part, "train[:1%]"): dataset() for part in ("part", None)}
+    monkeypatch.setattr(
+        datasets, "load_dataset", lambda name, config, split: splits[name, config, split]
+    )
+    for location in ("hf:owner/name/part::train[:1%]", "hf:owner/name:part:train[:1%]"):
+        (first, _) = read(location).rows
+        assert (first.values["text"], first.where[-18:]) == ("a", " train[:1%]: row 1")
+    assert streamed("hf:owner/name::train[:1%]")[1] == {"text": "b"}
+    datasets.DatasetDict(train=dataset()).save_to_disk(tmp_path / "saved")
+    assert len(streamed(tmp_path / "saved" / "train")) == 2
+
+
 def test_renamed_classes_of_the_source(source):
     location, split = source
     found = read(location, split=split, names={"pos": "good", "neg": "bad"})
@@ -231,9 +244,12 @@ def test_missing_column_of_the_source(source):
 
 def test_hub_errors():
     fails(read, "hf:no/such", split="train", matches=["hf:no/such: split 'train' cannot be loaded"])
-    fails(read, "hf:no/such", matches="hf:no/such: which split is not said")
+    fails(read, "hf:no/such", matches=["hf:no/such: which split is not said", " hf:no/such::test"])
+    fails(read, "hf:no/such:a", matches=["split is not said", "example hf:no/such:a:test"])
+    fails(read, "hf:a::test", split="train", matches="hf:a::test: found splits 'test' and 'train'")
     fails(read, "hf:a/b/c/d", split="train", matches="expected hf:OWNER/NAME")
-    fails(read, "python-english:packages", matches="which split is not said")
+    there = "python-english:packages:train or python-english:packages:validation"
+    fails(read, "python-english:packages", matches=f"which split is not said; give {there}")
     fails(read, "python-english:nothing", split="train", matches="found 'nothing'")
 
 
@@ -243,6 +259,7 @@ def test_damaged_data_sets(tmp_path):
     fails(read, tmp_path / "b.parquet", matches="b.parquet: holds no rows")
     datasets.DatasetDict(train=dataset()).save_to_disk(tmp_path / "saved")
     fails(read, tmp_path / "saved", split="tran", matches="no split 'tran'; did you mean 'train'?")
+    fails(read, tmp_path / "saved", matches=f"split is not said; give one: {tmp_path}/saved/train")
     (tmp_path / "saved" / "train" / "state.json").write_text("{}")
     fails(read, tmp_path / "saved", split="train", matches="saved: not a readable saved data set")
 
