@@ -239,6 +239,7 @@ from bertlab.errors import naming as naming
 from bertlab.errors import naming_head as naming_head
 from bertlab.errors import print_table as print_table
 from bertlab.errors import printable as printable
+from bertlab.errors import remedy_of as remedy_of
 from bertlab.errors import say as say
 from bertlab.errors import told as told
 from bertlab.errors import visible as visible

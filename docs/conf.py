@@ -14,7 +14,7 @@ from pathlib import Path
 from sphinx.application import Sphinx
 
 import bertlab
-from bertlab.errors import BertlabError
+from bertlab.errors import BertlabError, remedy_of
 
 sys.path.insert(0, str(Path(__file__).parent))
 from reference_pages import GENERATED
@@ -98,7 +98,7 @@ def add_code_and_remedy(
     """Add to the docstring of an error what ``bertlab explain`` prints beside it."""
     if isinstance(obj, type) and issubclass(obj, BertlabError) and "code" in vars(obj):
         lines[:0] = [f".. _{obj.code}:", "", f"**{obj.code}**", ""]
-        lines += ["", f"*What to do.* {obj.remedy}", ""]
+        lines += ["", f"*What to do.* {remedy_of(obj)}", ""]
 
 
 def setup(app: Sphinx) -> None:

@@ -1,13 +1,13 @@
 """Errors that a user can cause: one clear message with a code, exit code 2, no traceback.
 
 Each kind of mistake is a class. Its ``code`` stands in front of the message; ``bertlab explain
-CODE`` prints its docstring and its ``remedy``, and docs/errors.md shows them. Packages
-of bertlab add theirs as entry points of the group ``bertlab.errors``.
+CODE`` prints its docstring and what to do (:func:`remedy_of`), and docs/errors.md shows them.
+Packages of bertlab add theirs as entry points of the group ``bertlab.errors``.
 """
 
+import json
+from pathlib import Path
 from typing import ClassVar
-
-DOCS = "https://github.com/bertlab/bertlab/blob/main/docs"  # a wheel has none beside it
 
 
 class BertlabError(Exception):
@@ -18,7 +18,7 @@ class BertlabError(Exception):
     """
 
     code: ClassVar[str] = "E100"
-    remedy: ClassVar[str] = "Change what the message names, and start the same command again."
+    remedy: ClassVar[str] = ""  # of a package's own; those of the core: see remedy_of
 
 
 class ConfigError(BertlabError):
@@ -30,24 +30,18 @@ class ConfigError(BertlabError):
     """
 
     code = "E101"
-    remedy = (
-        "Take the key that is proposed, or the value that is expected, in the file or on the "
-        "command line, which wins. `bertlab fit --help all` lists all keys with their types."
-    )
 
 
 class ConfigFileError(ConfigError):
     """A config file is missing, cannot be read, or is not a YAML mapping."""
 
     code = "E102"
-    remedy = "Check the path, and the indentation and quotes at the line that the message names."
 
 
 class CommandError(ConfigError):
     """A command is unknown, incomplete, or has arguments that exclude each other."""
 
     code = "E103"
-    remedy = "`bertlab --help` lists the commands, and `bertlab COMMAND --help` what each takes."
 
 
 class OutputError(ConfigError):
@@ -58,10 +52,6 @@ class OutputError(ConfigError):
     """
 
     code = "E104"
-    remedy = (
-        "Choose another place, make room or get the right to write there. A run that was stopped "
-        "continues with `bertlab fit --ckpt_path RUN`."
-    )
 
 
 class TrainerError(ConfigError):
@@ -71,20 +61,12 @@ class TrainerError(ConfigError):
     """
 
     code = "E105"
-    remedy = (
-        "Set `trainer.accelerator`, `trainer.devices`, `trainer.strategy` and `trainer.precision` "
-        "to what this machine has; left out, they are chosen for it."
-    )
 
 
 class CorpusError(BertlabError):
     """A corpus is missing, empty, unreadable or unfit for pre-training."""
 
     code = "E301"
-    remedy = (
-        "`bertlab prepare --corpus …` reads a corpus and prints its report without training. What "
-        f"is read: {DOCS}/data-formats.md"
-    )
 
 
 class DataError(BertlabError):
@@ -94,38 +76,24 @@ class DataError(BertlabError):
     """
 
     code = "E302"
-    remedy = (
-        "Correct or remove the row, or name other columns (`data.columns`). The columns of each "
-        f"task, and the formats: {DOCS}/finetuning.md"
-    )
 
 
 class EmptyTextError(DataError):
     """A row has an empty text where the task needs one."""
 
     code = "E303"
-    remedy = (
-        "Fill in the text, or remove the row; or leave such rows out of a fine-tuning or a "
-        "prediction: `--data.empty skip`."
-    )
 
 
 class TokenizerError(BertlabError):
     """A vocabulary or tokenizer file is missing, damaged or does not fit."""
 
     code = "E304"
-    remedy = (
-        "Give a `vocab.txt`, a `tokenizer.json` of WordPiece, BPE or Unigram, or the folder that "
-        "has one; `bertlab tokenizer` trains one. A pre-trained model needs the tokenizer that it "
-        "came with."
-    )
 
 
 class TokenStoreError(BertlabError):
     """A prepared corpus (token store) is incomplete, damaged or was made by something else."""
 
     code = "E305"
-    remedy = "Prepare the corpus again: `bertlab prepare --corpus … --output …`."
 
 
 class CheckpointError(BertlabError):
@@ -135,20 +103,12 @@ class CheckpointError(BertlabError):
     """
 
     code = "E401"
-    remedy = (
-        "Give a run's directory, a checkpoint of it, or a Hugging Face folder with `config.json` "
-        "and `model.safetensors`."
-    )
 
 
 class DamagedCheckpointError(CheckpointError):
     """A checkpoint is cut short, or its content does not have its checksum."""
 
     code = "E402"
-    remedy = (
-        "Copy or download it again. In a run's directory, continue from the checkpoint before it: "
-        "the message names the newest one that is whole."
-    )
 
 
 class DamagedRecordError(CheckpointError):
@@ -158,7 +118,6 @@ class DamagedRecordError(CheckpointError):
     """
 
     code = "E405"
-    remedy = "Restore the file from a copy, or make it again with the command that wrote it."
 
 
 class ResumeError(CheckpointError):
@@ -168,7 +127,6 @@ class ResumeError(CheckpointError):
     """
 
     code = "E403"
-    remedy = "Leave the change out, or begin a run from these weights with `--model.init_from RUN`."
 
 
 class EvaluationError(CheckpointError):
@@ -180,30 +138,18 @@ class EvaluationError(CheckpointError):
     """
 
     code = "E404"
-    remedy = (
-        "Evaluate the pre-training that the model was fine-tuned from, or choose an evaluation "
-        "that reads hidden states. `bertlab plugins list` prints the installed ones."
-    )
 
 
 class PluginError(BertlabError):
     """A plugin is broken, or does not keep its contract."""
 
     code = "E501"
-    remedy = (
-        "`bertlab plugins check` imports all plugins and says what is wrong with each; update or "
-        "uninstall the package that the message names."
-    )
 
 
 class UnknownPluginError(PluginError):
     """No installed package has a plugin of this name and kind."""
 
     code = "E502"
-    remedy = (
-        "`bertlab plugins list` prints the names that are installed, with their packages; install "
-        "the package that has yours into this environment."
-    )
 
 
 class PluginCodeError(PluginError):
@@ -214,11 +160,6 @@ class PluginCodeError(PluginError):
     """
 
     code = "E503"
-    remedy = (
-        "Set `BERTLAB_DEBUG=1` for the traceback, and report it to who wrote the package that the "
-        "message names. A callback may want a module of another kind: Lightning's "
-        "`BackboneFinetuning` reads `pl_module.backbone`, which bertlab's has not."
-    )
 
 
 class NumericalError(BertlabError):
@@ -228,10 +169,6 @@ class NumericalError(BertlabError):
     """
 
     code = "E601"
-    remedy = (
-        "Lower `model.optimizer.learning_rate`, set `trainer.gradient_clip_val`, look at the rows, "
-        "or leave such steps out with `--on_nonfinite skip`."
-    )
 
 
 class LostProcessError(BertlabError):
@@ -242,10 +179,6 @@ class LostProcessError(BertlabError):
     """
 
     code = "E602"
-    remedy = (
-        "Go on from the last checkpoint, as the message says; if memory ran out, with fewer "
-        "`data.num_workers` or a smaller `data.batch_size`."
-    )
 
 
 class OutOfMemoryError(BertlabError):
@@ -255,8 +188,9 @@ class OutOfMemoryError(BertlabError):
     """
 
     code = "E604"
-    remedy = (
-        "Lower `data.batch_size` (with `trainer.accumulate_grad_batches` the batch of a step stays "
-        "as it is), `data.max_seq_length`, or the sizes of `model.encoder`. `BERTLAB_READING_MB` "
-        "in the environment allows reading more."
-    )
+
+
+def remedy_of(kind: type[BertlabError]) -> str:
+    """Return what to do about a mistake: its class says so, or ``remedies.json`` of its code."""
+    known = json.loads(Path(__file__).with_name("remedies.json").read_text("utf-8"))
+    return str(kind.remedy or known.get(kind.code, known[BertlabError.code]))

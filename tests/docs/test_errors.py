@@ -1,12 +1,13 @@
 """The catalogue of errors: codes, words, and the page that shows them."""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 
 from bertlab import errors
-from bertlab.errors import BertlabError, DataError
+from bertlab.errors import BertlabError, DataError, remedy_of
 from bertlab_conformance.explain import catalogue, meaning
 from tests.conftest import Command
 
@@ -25,7 +26,27 @@ def test_every_class_has_a_code_of_its_own() -> None:
     assert len(set(codes)) == len(classes)
     for each in classes:
         assert re.fullmatch(r"E[1-6]\d\d", each.code)
-        assert "remedy" in vars(each)
+        own = remedy_of(each)
+        assert own
+        assert each is BertlabError or own != remedy_of(BertlabError)
+
+
+def test_every_text_of_the_core_is_of_a_code_of_its_own_and_of_no_other() -> None:
+    texts = json.loads(Path(errors.__file__).with_name("remedies.json").read_text("utf-8"))
+    core = [each for each in catalogue().values() if each.__module__.startswith("bertlab.")]
+    assert [*texts] == [each.code for each in core]
+    for each in core:
+        assert remedy_of(each) == texts[each.code]
+        assert texts[each.code].strip().endswith((".", ".md"))
+
+
+def test_what_to_do_is_said_by_a_packages_own_class_or_as_of_any_mistake() -> None:
+    class OwnError(DataError):
+        code = "E399"
+
+    assert remedy_of(OwnError) == remedy_of(BertlabError)
+    OwnError.remedy = "Wait."
+    assert remedy_of(OwnError) == "Wait."
 
 
 def test_every_class_is_raised() -> None:
@@ -44,9 +65,9 @@ def test_what_remedies_name_exists() -> None:
     from bertlab.cli.main import command_names
 
     for each in catalogue().values():
-        for command in re.findall(r"`bertlab (?!--)([a-z-]+)", each.remedy):
+        for command in re.findall(r"`bertlab (?!--)([a-z-]+)", remedy_of(each)):
             assert command in command_names(), (each, command)
-        for page in re.findall(r"docs/[a-z-]+\.md", each.remedy):
+        for page in re.findall(r"docs/[a-z-]+\.md", remedy_of(each)):
             assert (DOCS.parent / page).is_file(), (each, page)
 
 
@@ -64,7 +85,7 @@ def test_explain(bertlab: Command, code: str) -> None:
     exit_code, output, error = bertlab("explain", code.lower())
     assert (exit_code, error) == (0, "")
     assert output.startswith(f"{code}: {meaning(catalogue()[code])[0][:40]}")
-    assert " ".join(catalogue()[code].remedy.split()) in " ".join(output.split())
+    assert " ".join(remedy_of(catalogue()[code]).split()) in " ".join(output.split())
 
 
 def test_explain_lists_all_codes(bertlab: Command) -> None:

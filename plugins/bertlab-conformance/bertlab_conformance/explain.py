@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Iterator
 
 from bertlab import BertlabError, CommandError, nearest
-from bertlab.extend import entry_points_of, say
+from bertlab.extend import entry_points_of, remedy_of, say
 from bertlab_conformance.error_examples import EXAMPLES
 
 
@@ -37,7 +37,7 @@ def main(argv: list[str]) -> int:
             f"(there are: {', '.join(known)})"
         )
     error = known[argv[0].upper()]
-    paragraphs = [f"{error.code}: {meaning(error)[0]}", *meaning(error)[1:], error.remedy]
+    paragraphs = [f"{error.code}: {meaning(error)[0]}", *meaning(error)[1:], remedy_of(error)]
     text = "\n\n".join(textwrap.fill(each, 100) for each in paragraphs)
     if (example := EXAMPLES.get(error.code)) is not None:
         text += "\n\nFor example:  {}\ninstead:      {}".format(*example)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from bertlab.errors import remedy_of
 from bertlab_conformance.error_examples import EXAMPLES
 from bertlab_conformance.explain import catalogue
 from bertlab_conformance.number_labels import are_numbers
@@ -65,6 +66,6 @@ def test_numbers_as_classes_are_asked_about(
 
 def test_every_code_has_a_remedy_and_an_example(bertlab: Command) -> None:
     for code, error in catalogue().items():
-        assert error.remedy
+        assert remedy_of(error)
         assert code in EXAMPLES, code
     assert "For example:  bertlab fit quikstart" in bertlab("explain", "E102")[1]
