@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from bertlab.checkpoints.run_checkpoint import read_run_checkpoint
-from bertlab.training.callbacks import TokenThroughput
+from bertlab_pages.token_throughput import TokenThroughput
 from tests.conftest import Command
 
 # 12 steps of two batches each; evaluations after steps 4, 8 and 12

@@ -50,12 +50,13 @@ def bertlab_opens(command: str, request: "Request") -> None:
 
 @hookimpl
 def bertlab_callbacks(run_dir: Path, config: "Namespace") -> "list[Callback]":
-    """Return what checks a found rate, draws bar and curves, and keeps what the run predicts."""
+    """Return what counts tokens, checks a found rate, draws, and keeps what the run predicts."""
     from bertlab.extend import can_draw  # noqa: PLC0415
     from bertlab_pages.loss_curve import LossCurve  # noqa: PLC0415
     from bertlab_pages.rate_finder import FoundLearningRate  # noqa: PLC0415
     from bertlab_pages.run_diagnosis import RunDiagnosis  # noqa: PLC0415
     from bertlab_pages.samples import SampleRows  # noqa: PLC0415
+    from bertlab_pages.token_throughput import TokenThroughput  # noqa: PLC0415
 
     if _asked and config.say_cost:
         from bertlab_pages.say_cost import SayCost, plain_config  # noqa: PLC0415
@@ -65,6 +66,7 @@ def bertlab_callbacks(run_dir: Path, config: "Namespace") -> "list[Callback]":
     else:
         cost = []
     found: list[Callback] = [
+        TokenThroughput(),
         *cost,
         FoundLearningRate(run_dir),
         SampleRows(run_dir),
