@@ -22,6 +22,7 @@ from bertlab.config.request import (
     check_head_name,
     check_one_kind,
     place,
+    take_dotted,
 )
 from bertlab.config.shipped import find_config
 from bertlab.config.yaml_files import (
@@ -96,9 +97,7 @@ def read_request(
         elif re.match(r"--\w", key):
             given.append((key[2:], NoValue() if value is None else value))
         else:
-            raise ConfigError(
-                f"found {key!r} on its own, expected --KEY VALUE (a list: --KEY '[a, b]')"
-            )
+            raise ConfigError(f"found {key!r} alone, expected --KEY VALUE (a list: --KEY '[a, b]')")
     for name, each in given:  # after all files: an argument wins wherever it stands on the line
         merge.add_argument(name, each)
     return merge.merged()
@@ -130,9 +129,9 @@ class _Merge:
         """Take in the content of a config file."""
         if given.get("ckpt_path") is not None:
             raise ConfigError(f"{path}: ckpt_path: found in a config, expected --ckpt_path")
-        layer = _Layer(str(path) if path.name else "", deepcopy(given))
-        self._add(layer)
-        self.request.files.append((path, layer.content))
+        content = deepcopy(given)
+        dotted = self._add_content(str(path) if path.name else "", content)
+        self.request.files.append((path, content | dotted))
 
     def add_argument(self, key: str, value: object) -> None:
         """Take in an argument; a text is YAML where its key is of a section."""
@@ -146,12 +145,21 @@ class _Merge:
         elif SECTION.fullmatch(key):
             # an objective of its own leaves the others as they are, the default ones too
             self.request.objectives_named |= key.startswith("model.objectives.")
-            self._add(_Layer(source, nested(key, _open(key, value))))
+            self._add_content(source, nested(key, _open(key, value)))
         elif last == "name" and (section in PLUGIN_SECTIONS or section.startswith("model.heads.")):
             text = needs_value(source, None) if isinstance(value, NoValue) else value
             self._add(_Layer(source, nested(key, text)))
         else:
             self.layers.append(_Layer(source, {key: value}, key))
+
+    def _add_content(self, source: str, content: Config) -> Config:
+        """Take in sections, and each key with dots in them by itself; return those keys."""
+        dotted = take_dotted(content)
+        self._add(_Layer(source, content))
+        for key, value in dotted:
+            self.request.objectives_named |= key.startswith("model.objectives.")
+            self._add_content(source, nested(key, value))
+        return dict(dotted)
 
     def _add(self, layer: _Layer) -> None:
         """Note the plugins that a layer names, and bring its sections into one form."""
@@ -305,9 +313,7 @@ class _Merge:
         """Merge a layer's section into that of the layers before it."""
         for name, value in content.items():
             key = f"{above}{name}"
-            if isinstance(name, str) and "." in name:  # trainer.max_steps: 3, in a file
-                self._merge(values, nested(name, value), layer, above)
-            elif not SECTION.fullmatch(key):
+            if not SECTION.fullmatch(key):
                 # a text is no YAML: "[a]" is not a list
                 is_text = key in TEXTS and isinstance(value, str)
                 values[name] = [value] if is_text else _of_one_class(values.get(name), value)

@@ -31,6 +31,18 @@ SECTION = re.compile(
 OBJECTIVES_SHARE = 0.5  # of all steps are of objectives beside heads, if data.mixing does not say
 
 
+def take_dotted(content: Config, above: str = "") -> list[tuple[str, object]]:
+    """Take keys such as ``trainer.max_steps: 3`` out of sections; return them with their values."""
+    found: list[tuple[str, object]] = []
+    for name in [*content]:
+        key = f"{above}{name}"
+        if isinstance(name, str) and "." in name:
+            found.append((key, content.pop(name)))
+        elif SECTION.fullmatch(key) and isinstance(content[name], dict):
+            found += take_dotted(content[name], f"{key}.")
+    return found
+
+
 def check_head_name(name: object, key: str) -> None:
     """Raise ConfigError if one of several heads cannot be called so; names ``key``."""
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name in _TAKEN:
@@ -279,9 +291,8 @@ class Request:
     def _text(self, key: str) -> str | None:
         found = value_at(self.values, key)
         if not isinstance(found, str | None):
-            raise ConfigError(
-                f"{self.where(key)}{key}: found {str(found)[:80]}, expected a text or null"
-            )
+            place = f"{self.where(key)}{key}"
+            raise ConfigError(f"{place}: found {str(found)[:80]}, expected a text or null")
         return None if found == "null" else found
 
 
@@ -377,6 +388,8 @@ def choose_seed(given: int | bool, resumed: int | None = None) -> int:
     Raises:
         ConfigError: if it is out of range, or several processes would draw different ones.
     """
+    if given is False:
+        raise ConfigError("seed_everything: found false, expected a number, or true for any")
     if given is True:
         given = _fresh_seed() if resumed is None else resumed
     return check_seed(given, "seed_everything")

@@ -84,6 +84,60 @@ def test_dotted_keys_of_a_file_are_those_of_sections(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"model.optimizer.name": "lion"}, {"optimizer.name": "lion"}),
+        ({"model": {"optimizer.name": "lion"}}, {"optimizer.name": "lion"}),
+        (
+            {"model": {"optimizer": {"schedule.name": "cosine"}}},
+            {"optimizer.schedule": {"name": "cosine", "final": 0.0}},
+        ),
+        ({"model.objectives.nsp": None}, {"objectives": ["mlm"]}),
+        ({"model": {"objectives.nsp": None}}, {"objectives": ["mlm"]}),
+        (
+            {"model.objectives.mlm.rate": 0.3},
+            {"objectives": ["mlm", "nsp"], "objectives.mlm.rate": 0.3},
+        ),
+        (
+            {"model": {"objectives": {"mlm.rate": 0.3}}},
+            {"objectives": ["mlm", "nsp"], "objectives.mlm.rate": 0.3},
+        ),
+        (
+            {"model": {"objectives": ["nsp"]}, "model.objectives.mlm.rate": 0.3},
+            {"objectives": ["nsp", "mlm"], "objectives.mlm.rate": 0.3},
+        ),
+        (
+            {"model.optimizer": {"name": "lion", "schedule.name": "cosine"}},
+            {"optimizer.name": "lion", "optimizer.schedule.name": "cosine"},
+        ),
+    ],
+)
+def test_dotted_keys_of_files_and_mappings_name_plugins(
+    tmp_path: Path, given: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    file = write(tmp_path, yaml_inline(given))
+    for request in (read_request(["-c", file]), read_request([], base=given)):
+        model = resolve_request(request)["model"]
+        for key, value in expected.items():
+            found = model
+            for name in key.split("."):
+                found = found[name]
+            assert ([*found] if isinstance(value, list) else found) == value
+
+
+def test_dotted_keys_inside_of_an_argument_name_plugins() -> None:
+    for argv in (
+        ["--model.optimizer", "{schedule.name: cosine}"],
+        ["--model", "{optimizer.schedule.name: cosine}"],
+    ):
+        model = resolve_request(read_request(argv))["model"]
+        assert model["optimizer"]["schedule"]["name"] == "cosine"
+    settings = {"model": {"optimizer.name": "lion"}}
+    model = resolve_request(read_request([], settings=settings))["model"]
+    assert model["optimizer"]["name"] == "lion"
+
+
+@pytest.mark.parametrize(
     "arguments",
     [
         ["--trainer.strategy=DDPStrategy", "--trainer.strategy.find_unused_parameters=true"],
