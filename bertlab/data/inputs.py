@@ -16,7 +16,7 @@ from bertlab.data.examples.encoded import EncodedExamples, encode_examples
 from bertlab.data.examples.source import UnreadableRow, stream_rows
 from bertlab.data.rows.files import one_input
 from bertlab.data.rows.lines import words_of
-from bertlab.errors import ConfigError, DataError
+from bertlab.errors import ConfigError, DataError, warn
 
 PREDICT_BATCH = 64  # sequences
 _CHARACTERS_AHEAD = 2**25  # of rows that are read before they are predicted
@@ -51,6 +51,13 @@ class PredictedRows(ABC):
         self._waiting |= dict(enumerate(rows, self.taken_in))
         self.taken_in += len(rows)
         return rows
+
+    def warn_of_cut(self) -> None:
+        """Tell how many predicted rows were not read to their end."""
+        if self.cut:
+            limit = f"{self.max_seq_length} tokens (data.max_seq_length)"
+            longer = f"{self.cut:,} of {self.taken_in:,} rows are longer than {limit}"
+            warn(f"{longer}; what is beyond was not read")
 
     def has_sequences(self, number: int) -> bool:
         """Whether a row that was read, and not taken yet, is in a batch; else it is empty."""
@@ -117,9 +124,8 @@ def texts_for_head(
     names = ", ".join(column.name for column in needed)
     splits = len(needed) == 1 and needed[0].kind == "texts"
     if not splits and (len(needed) > 2 or any(column.kind != "text" for column in needed)):
-        raise ConfigError(
-            f"data.text: the head reads {names}, expected --input FILE with a file that has them"
-        )
+        expected = "--input FILE with a file that has them"
+        raise ConfigError(f"data.text: the head reads {names}, expected {expected}")
     if (text_pairs is None) != (len(needed) == 1):
         given, expected = ("none", "one") if text_pairs is None else ("one", "none: --text alone")
         raise ConfigError(

@@ -125,7 +125,7 @@ class PretrainingData(TaskData):
         self.validation_sequences = validation_sequences
         self.num_workers = num_workers
         self.prepare_workers = prepare_workers
-        self.cache_dir = Path(cache_dir) if cache_dir else default_cache_dir()
+        self.cache_dir = Path(cache_dir).expanduser() if cache_dir else default_cache_dir()
         self.text = [text] if isinstance(text, str) else text
         self.text_pair = [text_pair] if isinstance(text_pair, str) else text_pair
         self.input = input
@@ -310,9 +310,8 @@ class PretrainingData(TaskData):
 
     def _check_corpus(self) -> None:
         if not self.corpus.sources:
-            raise ConfigError(
-                "data.corpus: found none; expected files, a folder, hf:NAME or python-english"
-            )
+            expected = "files, a folder, hf:NAME or python-english"
+            raise ConfigError(f"data.corpus: found none; expected {expected}")
 
     def _sampler(self, documents: IntArray, seed: int) -> SequenceSampler:
         assert self.store is not None

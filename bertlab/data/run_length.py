@@ -193,14 +193,13 @@ def check_budget(
     if max_tokens is not None and max_words is not None:
         raise ConfigError("max_words: found max_tokens beside it; give one of them")
     if max_tokens is not None and not is_endless(max_steps, max_epochs):
-        raise ConfigError(
-            "max_tokens: found trainer.max_steps or trainer.max_epochs beside it; give one of them"
-        )
+        found = "trainer.max_steps or trainer.max_epochs"
+        raise ConfigError(f"max_tokens: found {found} beside it; give one of them")
     if max_words is not None and max_steps != -1:
         raise ConfigError("max_words: found trainer.max_steps beside it; give one of them")
     for key, amount in (("max_tokens", max_tokens), ("max_words", max_words)):
-        if amount is not None and not amount > 0:  # NaN is not either
-            raise ConfigError(f"{key}: found {amount:g}, expected above 0")
+        if amount is not None and not 0 < amount < math.inf:  # NaN is not either
+            raise ConfigError(f"{key}: found {amount:g}, expected a number above 0")
 
 
 def asked_steps(
@@ -240,9 +239,8 @@ def steps_for(key: str, amount: float, mean_step: Callable[[float], float]) -> i
     """Return the steps that read about an amount."""
     a_step = mean_step(math.inf)  # a run's first
     if not amount >= a_step:
-        raise ConfigError(
-            f"{key}: found {amount:g}, expected at least a step's, about {a_step:,.0f}"
-        )
+        expected = f"at least a step's, about {a_step:,.0f}"
+        raise ConfigError(f"{key}: found {amount:g}, expected {expected}")
     steps = round(amount / a_step)
     # where steps grow from 32 to 96 sequences: 100 of the first size are 50 of the mean one
     for _ in range(8):

@@ -150,9 +150,8 @@ def open_source(location: str, /, **settings: Any) -> DataSource:  # noqa: ANN40
     try:
         signature(found).bind(location, argument, **settings)
     except TypeError as error:
-        raise ConfigError(
-            f"{location}: {error}; settings are given in a mapping, {{source: {location}, …}}"
-        ) from None
+        advice = f"settings are given in a mapping, {{source: {location}, …}}"
+        raise ConfigError(f"{location}: {error}; {advice}") from None
     return found(location, argument, **settings)
 
 

@@ -45,6 +45,12 @@ _CONFIG_KEYS = {
     "strip_accents": "strip_accents",
     "tokenize_chinese_chars": "handle_chinese_chars",
 }
+# settings of other rules for words than BERT's, as of Japanese, and what BERT's are called
+_BASIC = {
+    "word_tokenizer_type": "basic",
+    "subword_tokenizer_type": "wordpiece",
+    "do_basic_tokenize": True,
+}
 
 
 def vocabulary_state(
@@ -121,14 +127,12 @@ def checked_state(state: dict[str, Any], source: str) -> dict[str, Any]:
 
 def read_files(path: Path) -> TokenizerFiles:
     """Read a ``vocab.txt``, a ``tokenizer.json`` or a folder with either, such as a run's."""
-    config: dict[str, Any] = {}
-    if path.is_dir():
-        path = _tokenizer_file(path)
-        config_file = path.with_name("tokenizer_config.json")
-        config = _read_json(config_file) if config_file.is_file() else {}
-        added = path.with_name("added_tokens.json")
-        if path.name == "vocab.txt" and added.is_file():
-            check_added(_read_json(added), set(_read_vocabulary(path)), added)
+    path = path.expanduser()
+    path = _tokenizer_file(path) if path.is_dir() else path
+    beside, added = path.with_name("tokenizer_config.json"), path.with_name("added_tokens.json")
+    config = _read_json(beside) if beside.is_file() else {}
+    if path.name == "vocab.txt" and added.is_file():
+        check_added(_read_json(added), set(_read_vocabulary(path)), added)
     return TokenizerFiles(path, _read_json(path) if path.suffix == ".json" else None, config)
 
 
@@ -145,9 +149,8 @@ def _read_text(path: Path) -> str:
     except FileNotFoundError:
         raise TokenizerError(describe_missing(str(path), (), _FORMS)) from None
     except OSError as error:
-        raise TokenizerError(
-            f"{path}: cannot read the tokenizer: {error.strerror}; expected {_FORMS}"
-        ) from error
+        told = f"{path}: cannot read the tokenizer: {error.strerror}"
+        raise TokenizerError(f"{told}; expected {_FORMS}") from error
     except UnicodeDecodeError as error:
         raise TokenizerError(
             f"{path}: not UTF-8 at byte {error.start} (0x{error.object[error.start]:02x}); "
@@ -235,9 +238,8 @@ def added_tokens(
             for token in added
         ]
     except (TypeError, KeyError, AttributeError, ValueError) as error:
-        raise TokenizerError(
-            f"{source}: added_tokens is not a list of objects with id and content"
-        ) from error
+        expected = "a list of objects with id and content"
+        raise TokenizerError(f"{source}: added_tokens: expected {expected}") from error
     for token in tokens:
         check_memory(source, "a token of added_tokens", _BYTES_OF_ADDED * len(token["content"]))
         expected = vocabulary.get(token["content"], token["id"])
@@ -366,6 +368,10 @@ class WordPieceTokenizer(Tokenizer):
         if files.content is not None:
             state = checked_state(files.content, str(files.path))
         else:
+            for key, ours in _BASIC.items():
+                if (found := files.config.get(key)) not in (ours, None):
+                    place = f"{files.path}: tokenizer_config.json: {key}"
+                    raise TokenizerError(f"{place}: found {found!r}, expected BERT's own, {ours!r}")
             tokens = _read_vocabulary(files.path)
             state = vocabulary_state(tokens, not has_capitals(tokens), str(files.path))
         settings = {

@@ -155,4 +155,5 @@ def check_added(tokens: Iterable[str], known: set[str], source: Path) -> None:
 def has_capitals(tokens: Sequence[str]) -> bool:
     """Return whether a vocabulary is of cased text."""
     bracketed = re.compile(r"\[[^\]]*\]")  # [UNK], [unused1]: of uncased ones too
-    return any(re.search("[A-Z]", token) for token in tokens if not bracketed.fullmatch(token))
+    # not isupper(): ℝ has no lower case
+    return any(token != token.lower() for token in tokens if not bracketed.fullmatch(token))

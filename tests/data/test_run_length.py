@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bertlab.data.run_length import StepSettings, StepSizes, steps_for_sequences
-from bertlab.errors import BertlabError
+from bertlab.data.run_length import StepSettings, StepSizes, check_budget, steps_for_sequences
+from bertlab.errors import BertlabError, ConfigError
 from bertlab.objectives.changing import ChangingNumber, WholeNumber, moments, read_whole
 
 
@@ -73,6 +73,11 @@ def test_a_mean_is_taken_over_all_of_a_run() -> None:
         ({"from": 8}, "data.batch_size: found no to"),
         ({"from": 8, "too": 9}, "did you mean 'to'"),
         ({"from": 8, "to": 9, "until": 0}, "data.batch_size.until: found 0"),
+        ({"from": float("nan"), "to": 16}, "data.batch_size.from: found nan, expected a whole"),
+        ({"from": 8, "to": float("inf")}, "data.batch_size.to: found inf, expected a whole"),
+        ({"from": 8, "to": 9, "until": "half"}, "data.batch_size.until: found half, expected"),
+        ({"from": 8, "to": 9, "schedule": "cosin"}, "data.batch_size.schedule: no .* 'cosine'"),
+        ({"from": 8, "to": 9, "schedule": {"name": "cosin"}}, "data.batch_size.schedule: no sch"),
         (
             {"from": 8, "to": 9, "until": 0.5, "schedule": "inverse_sqrt"},
             "inverse_sqrt has no end; leave it out",
@@ -82,3 +87,12 @@ def test_a_mean_is_taken_over_all_of_a_run() -> None:
 def test_sizes_that_are_none(given: Any, words: str) -> None:
     with pytest.raises(BertlabError, match=words):
         StepSettings.read({"max_seq_length": 64, "batch_size": given})
+
+
+@pytest.mark.parametrize("amount", [float("inf"), float("nan"), 0, -1.0])
+@pytest.mark.parametrize("key", ["max_tokens", "max_words"])
+def test_an_amount_that_ends_no_run_is_refused(key: str, amount: float) -> None:
+    asked = {"max_tokens": None, "max_words": None, "max_steps": -1, "max_epochs": None}
+    check_budget(**(asked | {key: 1e9}))
+    with pytest.raises(ConfigError, match=f"^{key}: found {amount:g}, expected a number above 0"):
+        check_budget(**(asked | {key: amount}))

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
-from bertlab.errors import ConfigError, TokenizerError
+from bertlab.errors import ConfigError, DataError, TokenizerError
 from bertlab.tokenizer.files import SPECIAL_TOKENS, WordPieceTokenizer, load_tokenizer
 from bertlab.tokenizer.kinds import train_tokenizer
 from bertlab.tokenizer.words import WordIds
@@ -257,11 +257,44 @@ def test_settings_of_tokenizer_config_are_read(tmp_path):
     assert tokenizer.encode("東京") == [tokenizer.token_id("東"), tokenizer.token_id("##京")]
 
 
+def test_a_file_that_is_named_has_the_settings_beside_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "vocab.txt").write_text(f"{GOOD}\nThe", encoding="utf-8")
+    assert not load_tokenizer("~/vocab.txt").lowercase
+    (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": true}')
+    assert load_tokenizer("~").lowercase
+    assert load_tokenizer("~/vocab.txt").lowercase
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"word_tokenizer_type": "mecab"}, "word_tokenizer_type: found 'mecab', .* 'basic'"),
+        ({"subword_tokenizer_type": "character"}, "found 'character', .* 'wordpiece'"),
+        ({"do_basic_tokenize": False}, "do_basic_tokenize: found False, .* True"),
+    ],
+)
+def test_words_by_other_rules_than_berts_are_refused(tmp_path, config, message):
+    (tmp_path / "vocab.txt").write_text(GOOD)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    for path in (tmp_path, tmp_path / "vocab.txt"):
+        with pytest.raises(TokenizerError, match=rf"tokenizer_config\.json: .*{message}"):
+            load_tokenizer(path)
+    ours = {"word_tokenizer_type": "basic", "subword_tokenizer_type": "wordpiece"}
+    (tmp_path / "tokenizer_config.json").write_text(
+        json.dumps(ours | {"do_basic_tokenize": True, next(iter(config)): None})
+    )
+    assert load_tokenizer(tmp_path).encode("the") == [5]
+
+
 def test_case_is_guessed_from_the_vocabulary(tmp_path):
     file = tmp_path / "vocab.txt"
-    for extra, lowercase in (("The", False), ("the", True), ("[unused1]", True)):
-        file.write_text("\n".join([*SPECIAL_TOKENS, extra, "[X]", ""]))
-        assert load_tokenizer(file).lowercase is lowercase
+    cased = ("The", "Это", "Και", "##Ж", "Été")
+    uncased = ("the", "это", "και", "[unused1]", "ℝ", "東京", "ß")  # ℝ has no lower case
+    for extra in (*cased, *uncased):
+        file.write_text("\n".join([*SPECIAL_TOKENS, extra, "[X]", ""]), encoding="utf-8")
+        lowercase = extra in uncased
+        assert load_tokenizer(file).lowercase is lowercase, extra
 
 
 def test_windows_line_ends(tmp_path):
@@ -482,6 +515,13 @@ def test_characters_that_are_words_fill_the_vocabulary(capsys):
     # beside words of letters, both have their characters and the words their joins
     mixed = train_wordpiece([*text, "the theory of the thing " * 99], 1540)
     assert {"the", "theory", "thing", common[0], rare[299]} <= set(tokens_of(mixed))
+
+
+@pytest.mark.parametrize("text", ["\ud800 a", "a cut emoji: \ud83d", "\udfff"])
+def test_half_a_character_is_a_mistake_in_the_data(tokenizer, text):
+    for encode in (tokenizer.encode, tokenizer.encode_with_offsets):
+        with pytest.raises(DataError, match=r"found '.*\\ud.*, expected text of whole characters"):
+            encode(text)
 
 
 @pytest.mark.parametrize("lowercase", [True, False])

@@ -11,6 +11,7 @@ import importlib.metadata
 import json
 import logging
 import os
+import re
 import sys
 import sysconfig
 from collections.abc import Iterator, Mapping
@@ -53,7 +54,7 @@ from bertlab.data.sources import (
     source_of,
     state_of,
 )
-from bertlab.errors import CorpusError, DataError
+from bertlab.errors import ConfigError, CorpusError, DataError
 from bertlab.files import describe_missing
 from bertlab.plugins.index import installed, load_class
 
@@ -96,6 +97,11 @@ class Corpus:
     errors: Errors = "strict"
     language: str = "en"
     settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch("[a-z]{2,3}", self.language):  # anything else would be read as English
+            code = "an ISO 639 code, such as de"
+            raise ConfigError(f"language: found {self.language!r}, expected {code}")
 
     @classmethod
     def of(cls, given: object, *how: Any) -> "Corpus":  # noqa: ANN401  format and the others
@@ -338,10 +344,14 @@ def _folder(path: Path) -> Iterator[_File]:
     def fail(error: OSError) -> None:
         raise CorpusError(f"{error.filename}: cannot be read: {error.strerror}") from error
 
-    found = False
-    for folder, folders, names in os.walk(path, onerror=fail):
+    found, seen = False, set[str]()
+    for folder, folders, names in os.walk(path, onerror=fail, followlinks=True):
         # in place: os.walk goes on with what is left, in this order
         folders[:] = sorted(name for name in folders if not name.startswith("."))
+        if (place := os.path.realpath(folder)) in seen:  # a link may lead to a folder above
+            folders.clear()
+            continue
+        seen.add(place)
         for name in sorted(names):
             if not name.startswith("."):
                 found, file = True, Path(folder, name)

@@ -41,7 +41,7 @@ from bertlab.data.corpus.store import (
 )
 from bertlab.data.corpus.store_writer import TokenStoreWriter, check_free, store_writer
 from bertlab.data.rows.lines import explain_failed_read
-from bertlab.data.sources import RemoteFile, default_cache_dir, located
+from bertlab.data.sources import RemoteFile, default_cache_dir, is_url, located
 from bertlab.errors import ConfigError, CorpusError, TokenStoreError, check_processes, working
 from bertlab.files import make_folder, remove_abandoned, write_json
 from bertlab.tokenizer.files import load_tokenizer
@@ -185,7 +185,8 @@ def open_prepared(corpus: Corpus, cache_dir: Path | None = None) -> TokenStore |
         ConfigError: there is other text beside such an output.
         TokenStoreError: it is damaged.
     """
-    stores = [path for path in corpus.sources if _is_store(path)]
+    places = [each if is_url(each) else str(Path(each).expanduser()) for each in corpus.sources]
+    stores = [path for path in places if _is_store(path)]
     if not stores:
         return None
     if len(corpus.sources) > 1:

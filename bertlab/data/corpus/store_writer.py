@@ -166,9 +166,8 @@ class TokenStoreWriter:
         except OSError as error:
             if error.errno not in _DISK_FULL:
                 reason = error.strerror or error
-                raise OutputError(
-                    f"{self.path}: cannot write the token store: {reason}; nothing was left behind"
-                ) from error
+                told = f"{self.path}: cannot write the token store: {reason}"
+                raise OutputError(f"{told}; nothing was left behind") from error
             # 8: an int64 offset for each sentence
             written = self.tokens * self.tokenizer.dtype.itemsize + 8 * self.sentences
             free = shutil.disk_usage(self.path.parent).free

@@ -285,7 +285,8 @@ def _open(
     reads_words = len(needed) == 1 and needed[0].column.kind == "texts"
     source = needed[0].source if reads_words and not needs_truth else None
     splits = source if isinstance(source, str) else None
-    readers = [column_reader(each, by_raw, no_label, needs_truth, reading) for each in mapped]
+    hub = named is not None or not needs_truth  # rows may be those of the hub's test splits
+    readers = [column_reader(each, by_raw, no_label, needs_truth, reading, hub) for each in mapped]
     return _Opened(raw, readers, names, no_label, skips_broken, needs_truth, splits)
 
 

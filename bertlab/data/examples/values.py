@@ -58,8 +58,9 @@ class ColumnReader:
         no_label: str | None,  # raw label of rows without one
         labelled: bool = True,  # rows have their truth: an empty cell is no answer, or no labels
         reading: RowReading = PLAIN,
+        of_hub: bool = False,  # -1 says that there is no label
     ) -> None:
-        self.mapped, self.labelled, self.reading = mapped, labelled, reading
+        self.mapped, self.labelled, self.reading, self.of_hub = mapped, labelled, reading, of_hub
         self.by_raw, self.no_label = by_raw, no_label
         self._source, self._kind = mapped.source, mapped.column.kind
         self._class_names = mapped.class_names
@@ -131,8 +132,10 @@ class ColumnReader:
         if isinstance(value, str):
             value = value.strip()
         by_raw = self.by_raw
-        is_numbered = self._class_names is not None or (by_raw is not None and "-1" not in by_raw)
-        if value == self.no_label or (is_numbered and str(value) == "-1"):  # the hub's test splits
+        # of the hub's test splits; in a file of the user's own it is a class
+        is_hub = self.of_hub and by_raw is not None and "-1" not in by_raw
+        is_none = str(value) == "-1" and (is_hub or self._class_names is not None)
+        if value == self.no_label or is_none:
             return None
         if isinstance(value, float):
             if not math.isfinite(value):
@@ -163,13 +166,14 @@ def column_reader(
     no_label: str | None = None,
     labelled: bool = True,
     reading: RowReading = PLAIN,
+    of_hub: bool = False,
 ) -> ColumnReader:
     """Return the reader of a column, with these arguments; bertlab-tasks has that of lists."""
     kind = ColumnReader
     if mapped.column.kind not in ("text", "label", "number"):
         failure = f"{mapped.place}: cannot read {mapped.column.kind}"
         kind = of_package("data.ListReader", DataError, failure)
-    return kind(mapped, by_raw, no_label, labelled, reading)
+    return kind(mapped, by_raw, no_label, labelled, reading, of_hub)
 
 
 def checked_text(value: object, place: str) -> str:
@@ -316,9 +320,8 @@ def _check_labels(rows: Sequence[Example], mapped: Mapped, raw: RawExamples) -> 
             continue
         where = next(row.where for row in rows if label in _labels_in(row, name))
         found = repr(label[:_MOST_SHOWN])
-        raise DataError(
-            f"{where}: {mapped.place}: found {found}, which looks like {odd}, or {_ACCEPT}"
-        )
+        told = f"{where}: {mapped.place}: found {found}, which looks like {odd}"
+        raise DataError(f"{told}, or {_ACCEPT}")
     if (
         mapped.column.kind == "label"
         and len(labels) >= _LEAST_DIFFERENT

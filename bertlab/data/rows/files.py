@@ -6,6 +6,7 @@ import io
 import os
 import re
 import sys
+from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
@@ -163,6 +164,9 @@ def evaluation_splits(
     source: str | None, train: str | None, given: str | dict[str, str] | None, default: str
 ) -> dict[str, str] | None:
     """Return splits by name, a single one under an empty name; None if there is no such split."""
+    if isinstance(given, dict) and (not given or "train" in given):
+        found = "none" if not given else "train, which is the name of what is trained on"
+        raise ConfigError(f"data.{default}: found {found}; expected sets by other names")
     if given is not None:
         return given if isinstance(given, dict) else {"": given}
     has_splits = source is not None and train is None and not is_one_file(source)
@@ -206,10 +210,11 @@ def _check_shards(names: Sequence[str], place: str | Path) -> None:
     there = [shard for name in names if (shard := _SHARD.match(name))]
     for name, count in {(shard["name"], shard["count"]) for shard in there}:
         numbers = {int(each["number"]) for each in there if each["name"] == name}
-        absent = [number for number in range(int(count)) if number not in numbers]
-        if absent:
+        # the first one, without a list of them all: a name may claim billions
+        absent = next((each for each in range(int(count)) if each not in numbers), None)
+        if absent is not None:
             raise DataError(
-                f"{place}: {name}-{absent[0]:05}-of-{count} is missing: found {len(numbers)} of "
+                f"{place}: {name}-{absent:05}-of-{count} is missing: found {len(numbers)} of "
                 f"{int(count)} shards; fetch the others, or name the files that are meant"
             )
 
@@ -263,7 +268,7 @@ def detect_format(
     if path == STANDARD_INPUT:
         with explain_failed_read(input_name(path), DataError):
             ahead = cast("io.BufferedReader", sys.stdin.buffer).peek(1)  # leaves it to be read
-        return "jsonl" if ahead.lstrip().startswith(b"{") else "txt"
+        return "jsonl" if ahead.removeprefix(BOM_UTF8).lstrip().startswith(b"{") else "txt"
     forms = _ending_formats(path)
     if len(forms) > 1:
         raise DataError(f"{path}: several packages read it; give format, one of {', '.join(forms)}")

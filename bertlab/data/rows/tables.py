@@ -428,9 +428,8 @@ class _Array:
     def _malformed(self, reason: str, place: int) -> DataError:
         line = self.number + self.text.count("\n", 0, place)
         column = place - (end := self.text.rfind("\n", 0, place)) + (end < 0) * self.before
-        return DataError(
-            f"{self.name}:{line}: malformed JSON ({reason}, column {column}); expected {_EXPECTED}"
-        )
+        found = f"malformed JSON ({reason}, column {column})"
+        return DataError(f"{self.name}:{line}: {found}; expected {_EXPECTED}")
 
 
 def parse_row_json(text: str, name: str, first_line: int, expected: str, stored: int = 0) -> Any:  # noqa: ANN401

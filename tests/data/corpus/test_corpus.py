@@ -21,7 +21,7 @@ from bertlab.data.corpus.corpus import (
 from bertlab.data.corpus.documents import detect_format, split_paragraphs
 from bertlab.data.rows import lines as lines_module
 from bertlab.data.rows.lines import MAX_LINE, read_lines
-from bertlab.errors import CorpusError
+from bertlab.errors import ConfigError, CorpusError
 
 SENTENCES = (
     "The rain had only ceased with the gray streaks of morning.\n"
@@ -336,6 +336,15 @@ def test_folders_and_patterns_are_read_in_sorted_order(tmp_path):
     ]
 
 
+def test_folders_that_are_links_are_read_once(tmp_path):
+    write(tmp_path / "elsewhere/2.txt", "This is linked.")
+    write(tmp_path / "corpus/1.txt", "This is here.")
+    (tmp_path / "corpus/a").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "corpus/b").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere/up").symlink_to(tmp_path / "corpus")
+    assert sentences_of(str(tmp_path / "corpus")) == [["This is here."], ["This is linked."]]
+
+
 def test_what_is_missing_is_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "novels.txt", "Text.")
@@ -475,6 +484,12 @@ def test_fingerprint_follows_content_and_settings(tmp_path):
     assert len({base, *(corpus.fingerprint for corpus in different)}) == 1 + len(different)
     write(tmp_path / "a", SENTENCES + "More.")
     assert base != Corpus([first, second]).fingerprint
+
+
+@pytest.mark.parametrize("language", ["German", "de-DE", "DE", "d", ""])
+def test_a_language_is_a_code(language):
+    with pytest.raises(ConfigError, match=f"language: found '{language}', expected an ISO 639"):
+        Corpus(["a.txt"], language=language)
 
 
 def test_settings_become_arguments():

@@ -19,11 +19,13 @@ from bertlab.data.corpus import corpus as corpus_module
 from bertlab.data.corpus.corpus import Corpus, read_documents
 from bertlab.data.corpus.prepare import (
     default_cache_dir,
+    open_prepared,
     prepare,
     prepare_cached,
     tokenizer_cached,
 )
 from bertlab.data.corpus.store import StoreReport, TokenStore, check_pairs, length_quantiles
+from bertlab.data.pretraining import PretrainingData
 from bertlab.errors import (
     BertlabError,
     ConfigError,
@@ -302,6 +304,17 @@ def test_tokenizer_is_trained_once(corpus, tmp_path, monkeypatch):
     assert not tokenizer_cached(corpus, 120, False, cache).lowercase
     store = prepare_cached(corpus, first, cache)
     assert TokenStore.open(store.path).tokenizer.fingerprint == first.fingerprint
+
+
+def test_places_below_the_home_folder(corpus, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    prepare(corpus, TOKENIZER, tmp_path / "store")
+    opened = open_prepared(Corpus(["~/store"]))
+    assert opened is not None
+    assert opened.path == tmp_path / "store"
+    with pytest.raises(ConfigError, match="is the output of bertlab prepare, which stands alone"):
+        open_prepared(Corpus(["~/store", *corpus.sources]))
+    assert PretrainingData(cache_dir="~/cache").cache_dir == tmp_path / "cache"
 
 
 def test_default_cache_dir(monkeypatch, tmp_path):

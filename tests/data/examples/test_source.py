@@ -164,6 +164,21 @@ def test_unknown_label(tmp_path):
     fails(read, path, names=["bad", "good"], matches=message)
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
+def test_minus_one_is_no_label_of_new_text_alone(tmp_path, name):
+    content = {
+        "a.csv": "text,label\na,0\nb,-1\n",
+        "a.jsonl": '{"text": "a", "label": 0}\n{"text": "b", "label": -1}\n',
+    }
+    path = write(tmp_path / name, content[name])
+    message = ["column 'label': found '-1'", "expected 0 (neg), 1 (neu), 2 (pos)"]
+    names = ["neg", "neu", "pos"]
+    fails(read, path, names=names, matches=message)
+    assert streamed(path, label_names=names) == [{"text": "a", "label": "neg"}, {"text": "b"}]
+    found = read(path, names={-1: "neg", 0: "neu"})
+    assert [row.values["label"] for row in found.rows] == ["neu", "neg"]
+
+
 def test_rows_without_a_label_are_there(tmp_path):
     rows = [{"text": "a", "label": "x"}, {"text": "b", "label": None}, {"text": "c", "label": " "}]
     path = write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, [*rows, {"text": "d"}])))
@@ -305,6 +320,8 @@ def test_standard_input_is_read_line_by_line(standard_input):
 def test_formats_of_standard_input(standard_input):
     standard_input([b'{"text": "a"}\n', b'{"text": "b", "label": 1}\n'])
     assert streamed("-") == [{"text": "a"}, {"text": "b", "label": "1"}]
+    standard_input([b'\xef\xbb\xbf{"text": "a"}\n', b'{"text": "b"}\n'])  # as Windows writes it
+    assert streamed("-") == [{"text": "a"}, {"text": "b"}]
     standard_input([b"One O\n", b"word O\n", b"\n", b"Two O\n"])
     assert [row["words"] for row in streamed("-", TAGGING, form="conll")] == [
         ["One", "word"],

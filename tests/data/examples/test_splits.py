@@ -88,6 +88,17 @@ def test_what_is_meant_by_the_settings(folder):
     assert evaluation_splits(None, None, None, "test") is None
 
 
+@pytest.mark.parametrize("role", ["validation", "test"])
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [({}, "none"), ({"train": "a.csv"}, "train, "), ({"a": "a.csv", "train": "b.csv"}, "train, ")],
+)
+@pytest.mark.parametrize("source", [HUB, None])
+def test_sets_are_some_and_none_is_called_train(source, given, found, role):
+    with pytest.raises(ConfigError, match=rf"data\.{role}: found {found}.*expected sets by other"):
+        evaluation_splits(source, None, given, role)
+
+
 def test_every_row_needs_the_truth():
     row = Example({"text_a": "a", "text_b": "b"}, "a.tsv:2")
     fails(check_truth, [row], PAIR, "train", matches="a.tsv:2: label: missing; every row of data.t")

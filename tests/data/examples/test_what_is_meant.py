@@ -1,5 +1,7 @@
 """Printed lists, headers, and what rows can hardly mean."""
 
+import json
+
 import pytest
 
 from bertlab.api.examples import Column
@@ -63,6 +65,13 @@ def test_labels_that_are_one_written_twice(tmp_path, labels):
     path = write(tmp_path / "a.csv", f"text,label\n{rows}")
     refused(path, "a.csv:3", "written otherwise", "data.doubtful")
     assert len(read(path, accepts_doubtful=True).rows) == 4
+
+
+@pytest.mark.parametrize("numbers", [[1e-05, *range(1, 25)], [0, 0.0, *range(1, 25)]])
+def test_numbers_of_json_may_be_scores(tmp_path, numbers):
+    rows = [{"text": f"a text {n}", "label": each} for n, each in enumerate(numbers)]
+    path = write(tmp_path / "a.jsonl", "".join(f"{json.dumps(row)}\n" for row in rows))
+    assert len(read(path).rows) == len(numbers)
 
 
 def test_labels_in_lists_and_tags_are_checked_as_well(tmp_path):

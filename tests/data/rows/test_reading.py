@@ -383,6 +383,16 @@ def test_shards_and_patterns(tmp_path):
     fails(read, tmp_path / "no-*.csv", matches="no file matches this pattern")
 
 
+@pytest.mark.parametrize("location", ["", "train-*.csv"])
+def test_a_name_that_claims_very_many_shards_takes_no_memory(tmp_path, location):
+    (tmp_path / "train-00000-of-02000000.csv").write_bytes(table(PLAIN))
+    tracemalloc.start()
+    words = "train-00001-of-02000000 is missing: found 1 of 2000000"
+    fails(read, tmp_path / location, split="train", matches=words)
+    assert tracemalloc.get_traced_memory()[1] < 2**20
+    tracemalloc.stop()
+
+
 def test_shards_as_the_hub_lays_them(tmp_path):
     (tmp_path / "data").mkdir()
     shards(tmp_path / "data")
