@@ -261,6 +261,8 @@ def pack(
     flat = torch.tensor([token for sequence in input_ids for token in sequence])
     if token_type_ids is None:
         types = torch.zeros_like(flat)
+    elif [len(sequence) for sequence in token_type_ids] != lengths:
+        raise ValueError(f"expected token_type_ids of the lengths of input_ids, {lengths}")
     else:
         types = torch.tensor([kind for sequence in token_type_ids for kind in sequence])
     return PackedBatch(

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer as Backend
 
-from bertlab.errors import TokenizerError
+from bertlab.errors import DataError, TokenizerError
 
 BoolArray = npt.NDArray[np.bool_]
 TokenArray = npt.NDArray[np.unsignedinteger]
@@ -259,7 +259,7 @@ class Tokenizer(ABC):
 
         Special tokens in the text, such as ``[MASK]``, become special ids.
         """
-        ids: list[int] = self._backend.encode(text, add_special_tokens=False).ids
+        ids: list[int] = self._encoded(text).ids
         return ids
 
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
@@ -269,8 +269,14 @@ class Tokenizer(ABC):
             K ids, and K pairs (start, end) in characters of ``text`` as it was given, end excluded,
             without the spaces around a token.
         """
-        encoding = self._backend.encode(text, add_special_tokens=False)
+        encoding = self._encoded(text)
         return encoding.ids, encoding.offsets
+
+    def _encoded(self, text: str) -> Any:  # noqa: ANN401  the library's Encoding
+        try:
+            return self._backend.encode(text, add_special_tokens=False)
+        except TypeError:  # "\ud83d", half of an emoji that was cut
+            raise DataError(f"found {text!r:.80}, expected text of whole characters") from None
 
     def words(self, text: str) -> list[str]:
         """Return the words and punctuation marks of a text, normalized, before they are split."""

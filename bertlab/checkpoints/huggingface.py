@@ -84,9 +84,8 @@ def read_huggingface(folder_or_hub_name: str | Path) -> Pretrained:
     form_of(content, path)[1].arguments(content, path)  # what it refuses needs no weights
     weights = _first_file(folder, WEIGHT_FILES)
     if weights is None:
-        raise CheckpointError(
-            f"{folder}: holds no weights that can be read, expected {' or '.join(WEIGHT_FILES)}"
-        )
+        expected = " or ".join(WEIGHT_FILES)
+        raise CheckpointError(f"{folder}: holds no weights that can be read, expected {expected}")
     found = ForeignCheckpoint(content, read_tensors(weights), path, weights)
     return _pretrained(found, folder_or_hub_name)
 

@@ -235,6 +235,9 @@ def read_head(
         labels = None
     else:
         labels = Labels(names, (0,) * rows)
+    if config.get("problem_type") == "regression" and rows > 1:
+        found_rows = f"problem_type: found regression of {rows} numbers"
+        raise CheckpointError(f"{weights}: config.json: {found_rows}, expected one number")
     state = dict(zip(layout.names, (weight, bias), strict=True))
     kind = _MULTI_LABEL if config.get("problem_type") == _MULTI_LABEL else None
     dropout = _share(config, "classifier_dropout", "the encoder's", weights)
@@ -245,6 +248,8 @@ def read_head(
 def head_settings(head: HuggingFaceHead, name: str | None = None) -> dict[str, Any]:
     """Return the config section ``model.head`` of a fine-tuned model."""
     if head.problem_type is not None:
+        if name not in (None, "multi_label"):
+            raise CheckpointError(f"head: found {name}, expected multi_label, as its layers are")
         threshold = {} if head.threshold is None else {"threshold": head.threshold}
         return {"name": "multi_label", **threshold}
     settings: dict[str, Any] = {"name": name or _HEADS[head.layout.kind]}

@@ -14,6 +14,7 @@ from bertlab.api.task import Head, Task, TaskContext
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.pretrained import Pretrained, head_settings, known_tokenizer, one_head
 from bertlab.checkpoints.restore import (
+    check_trained,
     inference_device,
     load_weights,
     read_pretrained,
@@ -24,7 +25,7 @@ from bertlab.checkpoints.training_state import refusing_config
 from bertlab.data.inputs import InputRows, TextRows
 from bertlab.data.rows.lines import words_of
 from bertlab.errors import CheckpointError, CommandError, DataError
-from bertlab.model.build import build_encoder, build_tasks
+from bertlab.model.build import build_encoder, build_tasks, check_lengths
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import OptimizerConfig
 from bertlab.objectives.changing import largest_of
@@ -61,6 +62,7 @@ def model_of(found: Pretrained, head: str | None = None) -> "PretrainedModel":
         with refusing_config(found.source, "model"):
             module = restore_module(found, found.config, build_tasks(found.config["model"]))
             longest = largest_of(found.config["data"]["max_seq_length"])
+            check_lengths(longest, module.encoder)
     else:
         module = _huggingface_module(found, tokenizer, head)
         encoder = module.encoder if isinstance(module, BertModule) else module
@@ -123,7 +125,8 @@ class PretrainedModel(WithAddedMethods):
             CheckpointError: if the model has no task to predict with.
             CommandError: if it has several heads, and none was named.
             DataError: if a text is not of a form that the head reads.
-            ConfigError: if a text is empty or too long.
+            ConfigError: if a text is empty; of objectives also if it is too long. A head reads the
+                start of what is too long, or several windows; a warning says so.
         """
         if not isinstance(self._module, BertModule):
             raise CheckpointError(f"{self.source}: has an encoder only, nothing to predict with")
@@ -149,6 +152,8 @@ def _huggingface_module(
 ) -> BertModule | Encoder:
     """Return a module with the head or objectives that the folder has; else the encoder alone."""
     encoder = build_encoder(found.encoder_config, found.vocab_size)
+    if found.head is None and head is not None:
+        raise CheckpointError(f"{found.source}: has no trained head, found head={head!r}")
     if found.head is not None:
         tasks = build_tasks({"head": head_settings(found.head, head)})
     else:
@@ -158,7 +163,7 @@ def _huggingface_module(
         return encoder
     context = TaskContext(encoder, tokenizer, labels=found.class_labels)
     module = BertModule(encoder, tasks, context, OptimizerConfig())
-    load_weights(found, module)
+    check_trained(load_weights(found, module), module, found.source)
     return module
 
 
@@ -198,6 +203,7 @@ def _predict(
             # rows [0, 0, 1]: a long text was cut in two, and row 0 has two parts to merge
             for number, part in zip(batch.fields["row"].tolist(), predicted, strict=True):
                 parts[number].append(part)
+    batches.warn_of_cut()
     return [head.merge(example, parts[number]) for number, example in enumerate(examples)]
 
 

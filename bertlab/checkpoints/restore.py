@@ -25,7 +25,13 @@ from bertlab.checkpoints.run_directory import MANIFEST_FILE, give_up, is_first_p
 from bertlab.checkpoints.tensor_files import LoadReport, load_matching
 from bertlab.checkpoints.training_state import refusing_config
 from bertlab.config.request import Request
-from bertlab.config.yaml_files import Config, differences, split_arguments, yaml_inline
+from bertlab.config.yaml_files import (
+    Config,
+    differences,
+    split_arguments,
+    value_at,
+    yaml_inline,
+)
 from bertlab.data.module import EvaluationRows, TaskData
 from bertlab.data.sources import explain_no_checkpoint, is_hub_name, no_such_run
 from bertlab.errors import CheckpointError, ConfigError, TokenizerError, say
@@ -72,6 +78,9 @@ def read_checkpoint(request: Request, command: str) -> Pretrained | None:
         run = last_run(request)
         if run is None and command != "fit":
             raise CheckpointError(f"--ckpt_path {LAST}: no run of this config has a checkpoint")
+        if value_at(request.values, "checkpoint.dirpath") is not None:
+            there = "--ckpt_path DIRPATH/last.ckpt --config RUN/config.yaml goes on with it"
+            raise CheckpointError(f"--ckpt_path {LAST}: found checkpoint.dirpath; {there}")
         if run is None and request.run_dir is not None:  # ended before its first checkpoint
             give_up(Path(request.run_dir))
         path = None if run is None else str(run)
@@ -245,9 +254,11 @@ def _structure(config: Config) -> Config:
     }
 
 
-def warm_start(start: Pretrained, module: BertModule) -> list[str]:
+def warm_start(start: Pretrained, module: BertModule, trains: bool = True) -> list[str]:
     """Give a new module the weights, and the optimiser that was read; return lines for the user."""
     report = load_weights(start, module)
+    if not trains:
+        check_trained(report, module, start.source)
     lines = [f"initialised from {start.source}: {len(report.loaded)} tensors"]
     if report.newly_initialized:
         lines.append(f"newly initialised: {', '.join(report.newly_initialized)}")
@@ -291,6 +302,18 @@ def load_weights(start: Pretrained, module: BertModule) -> LoadReport:
     report.unused += left
     report.notes += notes
     return report
+
+
+def check_trained(report: LoadReport, module: BertModule, source: str) -> None:
+    """Raise CheckpointError if a task would predict with layers that nobody has trained."""
+    pools = any(task.uses_pooled for task in module.named_tasks().values())
+    parts = ("tasks.", *(["encoder.pooler."] if pools else []))
+    layers = [each for each, _ in module.named_parameters() if each.startswith(parts)]
+    if new := [each for each in layers if each in report.newly_initialized]:
+        raise CheckpointError(
+            f"{source}: has no weights for {', '.join(new)}, so predictions would be random; "
+            f"fine-tune it: --model.init_from {source}{''.join(f' ({n})' for n in report.notes)}"
+        )
 
 
 def _named(task: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -103,9 +103,8 @@ def _best_checkpoint(run: Path) -> Path:
         # the run may have been moved; and a name such as ../../x leads nowhere
         file = run / "checkpoints" / Path(name).name
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DamagedCheckpointError(
-            f"{run / BEST_CHECKPOINT}: damaged: {error}; name a checkpoint file"
-        ) from None
+        told = f"{run / BEST_CHECKPOINT}: damaged: {error}"
+        raise DamagedCheckpointError(f"{told}; name a checkpoint file") from None
     if not file.is_file():
         raise DamagedCheckpointError(
             f"{run / BEST_CHECKPOINT}: names {name}, which is not there; name another file"
@@ -125,9 +124,8 @@ def read_run_checkpoint(path: Path, with_optimizer: bool = False) -> Pretrained:
     missing = [key for key in ("config", "tokenizer", "token_counts") if key not in ours]
     missing += [key for key in ("state_dict", "global_step") if key not in content]
     if missing:
-        raise DamagedCheckpointError(
-            f"{path}: a damaged bertlab checkpoint: it lacks {', '.join(missing)}"
-        )
+        lacks = ", ".join(missing)
+        raise DamagedCheckpointError(f"{path}: a damaged bertlab checkpoint: it lacks {lacks}")
     writer = ours.get("version")
     check_version(ours.get("config_version"), writer, str(path))
     config, left_out = read_stored_config(ours["config"], str(path))

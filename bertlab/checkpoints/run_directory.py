@@ -129,6 +129,9 @@ def is_first_process() -> bool:
 
 def give_up(directory: Path) -> None:
     """Let a run that ended before its first checkpoint begin anew in its directory."""
+    if (directory / RESULTS_FILE).is_file():
+        found = "holds a finished run without checkpoints, which would be written over"
+        raise OutputError(f"{directory}: {found}; choose another --run_dir")
     if is_first_process():
         (directory / MANIFEST_FILE).unlink(missing_ok=True)
 
@@ -211,9 +214,8 @@ def _check_writable(directory: Path) -> None:
         with tempfile.TemporaryFile(dir=place):
             pass
     except OSError as error:
-        raise OutputError(
-            f"run_dir: {directory} cannot be written: {error.strerror}; choose another --run_dir"
-        ) from error
+        told = f"run_dir: {directory} cannot be written: {error.strerror}"
+        raise OutputError(f"{told}; choose another --run_dir") from error
 
 
 def manifest(facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -89,9 +89,8 @@ def watch_loading(optimizer: Optimizer, source: str) -> None:
     def check(optimizer: Optimizer, state: dict[str, Any]) -> None:
         wrong = _wrong_groups(optimizer, state) or _wrong_moments(optimizer, state)
         if wrong:
-            raise DamagedCheckpointError(
-                f"{source}: a damaged bertlab checkpoint: optimizer_states: {wrong}"
-            )
+            told = f"{source}: a damaged bertlab checkpoint"
+            raise DamagedCheckpointError(f"{told}: optimizer_states: {wrong}")
 
     optimizer.register_load_state_dict_pre_hook(check)
 

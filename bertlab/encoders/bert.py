@@ -247,6 +247,9 @@ class BertEncoder(Encoder):
 
         width = self.hidden_size
         self.token_embedding = nn.Embedding(vocab_size, width)
+        if position_embedding not in ("learned", "sinusoidal"):
+            told = f"found {position_embedding!r}, expected learned or sinusoidal"
+            raise ConfigError(f"model.encoder.position_embedding: {told}")
         if position_embedding == "learned":
             self.position_embedding = nn.Embedding(max_position_embeddings, width)
         else:

@@ -48,10 +48,8 @@ def check_sizes(encoder: Any, at_least_one: Sequence[str], above_zero: Sequence[
     for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
         check_share(f"model.encoder.{name}", getattr(encoder, name))
     for name in above_zero:
-        if not 0 < getattr(encoder, name) < math.inf:
-            raise ConfigError(
-                f"model.encoder.{name}: found {getattr(encoder, name)}, expected above 0"
-            )
+        if not 0 < (found := getattr(encoder, name)) < math.inf:
+            raise ConfigError(f"model.encoder.{name}: found {found}, expected above 0")
     if not 0 <= encoder.initializer_range < math.inf:
         raise ConfigError(
             f"model.encoder.initializer_range: found {encoder.initializer_range}, expected a "

@@ -251,7 +251,10 @@ def metric_name(stage: str, task: str, evaluation: str, metric: str) -> str:
 
 
 def _collection(name: str, task: Task, further: Mapping[str, Metric]) -> MetricCollection:
-    metrics: dict[str, Metric | MetricCollection] = {"loss": MeanMetric(), **task.metrics()}
+    metrics: dict[str, Metric | MetricCollection] = {
+        "loss": MeanMetric(float("nan")),  # NaN stays NaN; "disable" of torchmetrics weighs nothing
+        **task.metrics(),
+    }
     for key, metric in further.items():
         if key in metrics:
             raise ConfigError(f"model.metrics: {name} has a metric {key} of its own; rename yours")

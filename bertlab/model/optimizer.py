@@ -222,14 +222,36 @@ def check_whole_steps(
             )
 
 
+def _check_shares(trainer: Trainer, steps_per_epoch: int) -> None:
+    """Raise ConfigError if an epoch, or an evaluation, would end within an optimiser step."""
+    parts = trainer.accumulate_grad_batches
+    batches = parts * steps_per_epoch
+    for key in ("limit_train_batches", "val_check_interval"):
+        found: int | float = getattr(trainer, key)
+        # as Lightning does: a share of an epoch, which a limit may have made shorter
+        if isinstance(found, float):
+            batches = max(1, int(batches * found))
+        else:
+            batches = min(batches, found) if key == "limit_train_batches" else found
+        if batches % parts:
+            raise ConfigError(
+                f"trainer.{key}: found {found}, which is {batches} batches, expected a multiple of "
+                f"trainer.accumulate_grad_batches, {parts}: a step has all of its parts"
+            )
+
+
 def check_end(
     config: OptimizerConfig, trainer: Trainer, done: int, tasks: Mapping[str, Task], data: TaskData
 ) -> None:
     """Raise ConfigError if schedule or tasks do not fit the end of a run, or its steps."""
     endless = is_endless(trainer.max_steps, trainer.max_epochs)
     check_schedule(config, endless, run_timer(trainer) is not None)
-    check_schedule_steps(config, done, trainer.max_steps)
+    steps = data.total_steps(trainer)
+    check_schedule_steps(config, done, 1 if math.isinf(steps) else int(steps))
     check_changes(tasks, data, endless)
+    if not getattr(trainer, "fast_dev_run", False):  # which has its own few batches
+        is_fixed = isinstance(data.sequences_per_step(), int)  # else the run is one epoch
+        _check_shares(trainer, data.steps_per_epoch() if is_fixed else int(steps))
     again = config.name if config.recipe.needs_closure else ""
     check_whole_steps(tasks, trainer.accumulate_grad_batches, trainer.world_size, again)
     if again and trainer.precision == "16-mixed":  # whose scaler takes no closure

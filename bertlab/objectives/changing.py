@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from bertlab.api.optimizer import Progress, Schedule
-from bertlab.errors import ConfigError, nearest
+from bertlab.errors import ConfigError, UnknownPluginError, nearest
 from bertlab.plugins.index import make_plugin
 
 DEFAULT_SCHEDULE = "linear"
@@ -48,9 +48,8 @@ class ChangingNumber:
         """Return what ``{from: 0.4, to: 0.15, schedule: linear}`` means; linear by default."""
         for name in given:
             if name not in _KEYS:
-                raise ConfigError(
-                    f"{key}.{name}: no such key, expected {', '.join(_KEYS)}{nearest(name, _KEYS)}"
-                )
+                expected = f"{', '.join(_KEYS)}{nearest(name, _KEYS)}"
+                raise ConfigError(f"{key}.{name}: no such key, expected {expected}")
         missing = [name for name in ("from", "to") if given.get(name) is None]
         if missing:
             raise ConfigError(f"{key}: found no {' and no '.join(missing)}, expected both ends")
@@ -61,7 +60,7 @@ class ChangingNumber:
                 "workers make batches before the evaluation of the step before"
             )
         until = given.get("until", 1.0)
-        if not 0 < until <= 1:
+        if until is True or not isinstance(until, int | float) or not 0 < until <= 1:
             raise ConfigError(f"{key}.until: found {until}, expected above 0 and at most 1")
         if until < 1 and not schedule.needs_end:
             raise ConfigError(
@@ -95,7 +94,7 @@ def read_whole(given: int | Change, key: str) -> WholeNumber:
         return given
     number = ChangingNumber.read(given, key)
     for name, end in (("from", number.start), ("to", number.end)):
-        if end != round(end):
+        if not math.isfinite(end) or end != round(end):
             raise ConfigError(f"{key}.{name}: found {end:g}, expected a whole number")
     return number
 
@@ -149,5 +148,7 @@ def _schedule(given: object, key: str) -> Schedule:
         )
     try:
         return make_schedule(given)
+    except UnknownPluginError as error:
+        raise ConfigError(f"{key}.schedule: {str(error).partition(': ')[2]}") from None
     except TypeError as error:  # of the call: jsonargparse does not look into this mapping
         raise ConfigError(f"{key}.schedule: {named}: {error}") from error

@@ -28,7 +28,7 @@ def classification_loss(
 
     Args:
         logits: ``(K, C)`` float32 scores of the C classes.
-        labels: ``(K,)`` int64 class ids; those of -100 do not count.
+        labels: ``(K,)`` int64 class ids.
         class_weights: ``(C,)`` weight of each class in the sum; 1 if None.
         extras: ``(K, …)`` tensors by name, for metrics, beside ``logits``; as in :class:`TaskLoss`.
     """

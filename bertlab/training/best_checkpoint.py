@@ -172,9 +172,8 @@ def choose_monitor(
             f"{key}.mode beside it, min or max, or another metric"
         )
     if better is not None and mode not in (AUTO, better):
-        raise ConfigError(
-            f"{key}.mode: found {mode}, but of {monitor} the better end is {better}; leave it out"
-        )
+        known = f"of {monitor} the better end is {better}"
+        raise ConfigError(f"{key}.mode: found {mode}, but {known}; leave it out")
     return monitor, better or mode
 
 
@@ -183,9 +182,8 @@ def check_checkpoints(settings: Mapping[str, Any]) -> None:
     name, several = settings["filename"], settings["save_top_k"] not in (0, 1)
     check_file_name(name)
     if name == "last" and settings["save_last"]:
-        raise ConfigError(
-            "checkpoint.filename: found last, which is the file of the last step; expected another"
-        )
+        found = "found last, which is the file of the last step"
+        raise ConfigError(f"checkpoint.filename: {found}; expected another")
     if several and name is not None and "{step" not in name:
         raise ConfigError(
             f"checkpoint.filename: found {name!r} beside save_top_k {settings['save_top_k']}: each "

@@ -60,7 +60,7 @@ from bertlab.training.callbacks import (
     how_to_resume,
     train,
 )
-from bertlab.training.predictions import PredictionWriter, open_sink, warn_of_cut_rows
+from bertlab.training.predictions import PredictionWriter, open_sink
 from bertlab.training.record import RunRecord, plugin_facts
 from bertlab.training.results import held_out_results, print_results
 from bertlab.training.same_run import Resumption
@@ -178,7 +178,7 @@ class BertlabCLI(LightningCLI):
             self.weights = warm.weights_digest()  # before they are let go
         self.model = build_module(config, self.datamodule, tasks, tokenizer, checkpoint, warm)
         if warm is not None and not config.plain["model"]["from_scratch"]:
-            for line in warm_start(warm, self.model):
+            for line in warm_start(warm, self.model, self.fits):
                 if prints:  # predict keeps standard output for predictions
                     say(line, to_errors=self.command == "predict")
         for start in (checkpoint, warm):
@@ -391,7 +391,8 @@ class BertlabCLI(LightningCLI):
         sink = open_sink(output, form, self.model.head, top_k, read_from, mask)
         with self.writers[0].into(sink, self.datamodule, self.model.head):
             self.trainer.predict(self.model, self.datamodule, return_predictions=False)
-        warn_of_cut_rows(self.datamodule)
+        if (rows := self.datamodule.input_rows) is not None:
+            rows.warn_of_cut()
 
     def _how_to_go_on(self) -> str:
         """Return how to resume, for the message about a lost process or disk."""

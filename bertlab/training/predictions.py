@@ -215,8 +215,9 @@ class PredictionWriter(Callback):
                     self.unreadable.append(row.reason)
                 if not isinstance(self.sink, Submission):
                     self.sink.write(row, {"error": row.reason})
-                elif row.reason != LEFT_OUT:  # it has no place for a reason
-                    raise DataError(row.reason)
+                else:  # it has no place for a reason, and a line for each row
+                    where = f"{row.where}: " if row.reason == LEFT_OUT else ""
+                    raise DataError(f"{where}{row.reason}")
                 continue
             prediction = parts[0] if self.head is None else self.head.merge(row, parts)
             self.sink.write(row, prediction)
@@ -243,16 +244,6 @@ def open_sink(
     if output is None:
         raise ConfigError(f"--output_format {form}: expected --output with the file to write")
     return _open_submission(form, output)
-
-
-def warn_of_cut_rows(data: TaskData) -> None:
-    """Tell how many predicted rows were not read to their end."""
-    rows = data.input_rows
-    if rows is not None and rows.cut:
-        warn(
-            f"{rows.cut:,} of {rows.taken_in:,} rows are longer than {data.max_seq_length} "
-            "tokens (data.max_seq_length); what is beyond was not read"
-        )
 
 
 def _open_submission(form: str, output: str) -> Submission:

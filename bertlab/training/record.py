@@ -339,9 +339,8 @@ def refuse_other(lines: list[str], what: str, remedy: str) -> None:
     """Raise ResumeError if there are lines of what differs."""
     if lines:
         listed = "\n  ".join(lines)
-        raise ResumeError(
-            f"--ckpt_path resumes a run exactly, but {what}:\n  {listed}\n{remedy}, or {_NEW_RUN}"
-        )
+        told = f"--ckpt_path resumes a run exactly, but {what}:\n  {listed}"
+        raise ResumeError(f"{told}\n{remedy}, or {_NEW_RUN}")
 
 
 def plugin_facts(request: Request, config: Config) -> dict[str, dict[str, str]]:

@@ -1,5 +1,6 @@
 """What a run has found: held-out metrics, curves, and tables of them on the screen."""
 
+import contextlib
 import csv
 import io
 from collections import defaultdict
@@ -87,9 +88,10 @@ def read_curves(directory: Path) -> dict[str, Curve]:
     Of a log, 64 MiB are read: a million rows.
     """
     points: dict[str, dict[int, float]] = defaultdict(dict)
-    logs = directory.glob("csv/version_*/metrics.csv")
-    # as numbers: version_10 comes after version_9
-    for log in sorted(logs, key=lambda log: int(log.parent.name.removeprefix("version_"))):
+    logs = [*directory.glob("csv/version_*/metrics.csv")]
+    numbers = {log: log.parent.name.removeprefix("version_") for log in logs}
+    logs = [log for log in logs if numbers[log].isdecimal()]  # version_0_old is a user's own copy
+    for log in sorted(logs, key=lambda log: int(numbers[log])):  # version_10 after version_9
         with open_to_read(log) as file:
             content = file.read(LARGEST_FILE)
         check_memory(log, "what it has logged", 150 * content.count(b","), len(content))
@@ -103,8 +105,9 @@ def read_curves(directory: Path) -> dict[str, Curve]:
             # a resumed run logs some steps again, in the next version_N: the later value counts
             step = int(row["step"])
             for name, value in row.items():
-                if name not in ("step", "epoch") and value:
-                    points[name][step] = float(value)
+                if name not in ("step", "epoch", None) and value:
+                    with contextlib.suppress(ValueError):  # 1e, where a kill cut a number
+                        points[name][step] = float(value)
     return {
         name: ([step for step, _ in sorted(values.items())], [values[s] for s in sorted(values)])
         for name, values in points.items()

@@ -17,7 +17,7 @@ from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvir
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.accelerators import AcceleratorRegistry
-from lightning.pytorch.callbacks import ProgressBar
+from lightning.pytorch.callbacks import ProgressBar, Timer
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
 from lightning.pytorch.profilers import AdvancedProfiler, Profiler, PyTorchProfiler, SimpleProfiler
 from lightning.pytorch.strategies import DDPStrategy, Strategy, StrategyRegistry
@@ -124,6 +124,9 @@ def make_trainer(
         arguments["profiler"] = profiler_in(directory, arguments["profiler"])
     # Lightning: 500 is batches, 0.5 a share of an epoch, 1.0 a whole one
     if isinstance(arguments["val_check_interval"], int):
+        if (epochs := arguments["check_val_every_n_epoch"]) not in (1, None):
+            found = f"trainer.check_val_every_n_epoch: found {epochs}"
+            raise TrainerError(f"{found} beside a trainer.val_check_interval in batches; take one")
         arguments["check_val_every_n_epoch"] = None  # count batches across epochs
     strategy = arguments["strategy"] = _strategy(arguments["strategy"])
     name = strategy if isinstance(strategy, str) else type(strategy).__name__
@@ -137,6 +140,9 @@ def make_trainer(
             arguments["plugins"] = [*given, *(added or [WholeCheckpointIO(directory)])]
     arguments["default_root_dir"] = arguments["default_root_dir"] or directory
     _check_interval(arguments["val_check_interval"], arguments["accumulate_grad_batches"])
+    times = any(isinstance(each, Timer) for each in arguments["callbacks"])
+    if arguments["max_time"] and arguments["accumulate_grad_batches"] > 1 and not times:
+        arguments["callbacks"].append(_TimerOfSteps(arguments["max_time"]))
     try:
         trainer = Trainer(**arguments)
         # also where torchrun has one process left
@@ -147,6 +153,16 @@ def make_trainer(
         raise TrainerError(_named(error, arguments)) from error
     _check_torchrun(trainer, settings["devices"])
     return trainer
+
+
+class _TimerOfSteps(Timer):
+    """Looks at the clock between optimiser steps only, which are done with all of their parts."""
+
+    state_key = "Timer"
+
+    def on_train_batch_end(self, trainer: Trainer, *args: Any) -> None:  # noqa: ANN401
+        if not trainer.fit_loop._should_accumulate():
+            super().on_train_batch_end(trainer, *args)
 
 
 def _without_second_bar(arguments: dict[str, Any], added: Sequence[Callback]) -> list[Callback]:

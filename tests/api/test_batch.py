@@ -60,3 +60,10 @@ def test_token_labels_of_an_objective_are_read_by_its_name() -> None:
     for holder in (sequences, sequences.to_batch()):
         with pytest.raises(PluginError, match=r"no objective 'sbo' has written .* mlm_positions"):
             holder.token_labels("sbo")
+
+
+@pytest.mark.parametrize("types", [[[0], [0, 1]], [[0, 0]], [[0, 0], [1], []], [[0, 0, 1], []]])
+def test_segments_of_other_lengths_than_the_ids_are_refused(types: list[list[int]]) -> None:
+    assert pack([[5, 6], [7]], [[0, 0], [1]]).token_type_ids.tolist() == [0, 0, 1]
+    with pytest.raises(ValueError, match=r"token_type_ids of the lengths of input_ids, \[2, 1\]"):
+        pack([[5, 6], [7]], types)

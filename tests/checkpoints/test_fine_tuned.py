@@ -1,6 +1,7 @@
 """Fine-tuned models: out to transformers, and back."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,12 @@ from transformers import (
     AutoModelForQuestionAnswering,
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
+    BertForMaskedLM,
     BertForQuestionAnswering,
     BertForSequenceClassification,
     BertForTokenClassification,
+    BertModel,
+    PreTrainedModel,
 )
 
 from bertlab.api.batch import PackedBatch
@@ -24,6 +28,7 @@ from bertlab.api.examples import Labels
 from bertlab.api.task import Head, TaskContext
 from bertlab.checkpoints.huggingface import read_huggingface
 from bertlab.checkpoints.pretrained import head_settings
+from bertlab.checkpoints.pretrained_model import load
 from bertlab.checkpoints.restore import read_pretrained
 from bertlab.checkpoints.run_checkpoint import RUN_KEY, read_run_checkpoint
 from bertlab.encoders.bert import BertEncoder
@@ -335,6 +340,21 @@ def test_labels_that_do_not_fit_the_tensors_are_refused(tmp_path: Path, id2label
     assert "id2label" in str(error.value) or "classifier.weight: tensor (2, 32)" in str(error.value)
 
 
+@pytest.mark.parametrize(("rows", "refused"), [(1, False), (2, True), (3, True)])
+def test_a_regression_of_several_numbers_is_refused(
+    tmp_path: Path, rows: int, refused: bool
+) -> None:
+    kind = {"problem_type": "regression", "num_labels": rows}
+    peer(BertForSequenceClassification, **kind).save_pretrained(tmp_path)
+    if not refused:
+        found = read_huggingface(tmp_path).head
+        assert found is not None
+        assert head_settings(found)["regression"] is True
+        return
+    with pytest.raises(CheckpointError, match=rf"regression of {rows} numbers, expected one"):
+        read_huggingface(tmp_path)
+
+
 def test_a_damaged_head_is_listed(tmp_path: Path) -> None:
     peer(BertForQuestionAnswering).save_pretrained(tmp_path)
     tensors = load_file(tmp_path / "model.safetensors")
@@ -359,3 +379,50 @@ def test_damaged_labels_of_a_run_are_refused(tmp_path: Path, labels: object) -> 
     del content[RUN_KEY]["labels"]  # as checkpoints of pre-training were
     torch.save(content, path)
     assert read_run_checkpoint(path).labels is None
+
+
+LABELLED = {"id2label": {0: "O", 1: "B-PER", 2: "I-PER"}}
+OTHER_HEADS = [
+    (BertForSequenceClassification, "tagging", "tasks.tagging.classifier.weight"),
+    (BertForTokenClassification, "single_sentence", "encoder.pooler.weight"),
+    (BertForSequenceClassification, "multi_label", "tasks.multi_label.classifier.weight"),
+]
+
+
+@pytest.mark.parametrize(("model_class", "head", "layer"), OTHER_HEADS)
+def test_layers_that_nobody_trained_predict_nothing(
+    tmp_path: Path, bertlab: Command, model_class: Any, head: str, layer: str
+) -> None:
+    peer(model_class, **LABELLED).save_pretrained(tmp_path)
+    TOKENIZER.save(tmp_path)
+    message = rf"has no weights for {layer}.*--model\.init_from.*the head {head} starts anew"
+    with pytest.raises(CheckpointError, match=message):
+        load(tmp_path, head=head)
+    text = ("--model.head", head, "--data.text", "w1 w2")
+    code, printed, error = bertlab("predict", "--ckpt_path", tmp_path, *text)
+    assert (code, printed) == (2, "")
+    assert re.search(message, error), error
+
+
+def test_heads_with_the_same_layers_predict_by_either_name(tmp_path: Path) -> None:
+    peer(BertForSequenceClassification, **LABELLED).save_pretrained(tmp_path)
+    TOKENIZER.save(tmp_path)
+    (single,) = load(tmp_path).predict("w1 w2")
+    (pair,) = load(tmp_path, head="sentence_pair").predict([("w1 w2", "w3")])
+    assert {single["label"], pair["label"]} <= {*LABELLED["id2label"].values()}
+
+
+def test_a_folder_for_questions_is_whole_without_a_threshold(tmp_path: Path) -> None:
+    peer(BertForQuestionAnswering).save_pretrained(tmp_path)
+    TOKENIZER.save(tmp_path)
+    (found,) = load(tmp_path).predict({"question": "w1", "context": "w2 w3"})
+    assert found["answer"]
+
+
+@pytest.mark.parametrize("kind", [BertModel, BertForMaskedLM])
+def test_what_has_no_head_has_none_to_name(tmp_path: Path, kind: type[PreTrainedModel]) -> None:
+    peer(kind).save_pretrained(tmp_path)
+    TOKENIZER.save(tmp_path)
+    assert not any(isinstance(task, Head) for task in load(tmp_path).tasks.values())
+    with pytest.raises(CheckpointError, match="has no trained head, found head='single_sentence'"):
+        load(tmp_path, head="single_sentence")

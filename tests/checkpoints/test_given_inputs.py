@@ -6,9 +6,12 @@ from typing import Any
 import numpy as np
 import pandas
 import pytest
+import torch
 
 from bertlab.checkpoints.pretrained_model import PretrainedModel, load
-from bertlab.errors import DataError
+from bertlab.checkpoints.run_checkpoint import RUN_KEY
+from bertlab.errors import BertlabError, DataError
+from tests.checkpoints.peers import SIZES
 from tests.checkpoints.test_fine_tuned import POLARITY, write_run
 
 
@@ -70,6 +73,32 @@ def test_forms_of_pairs(pairs: PretrainedModel, given: Any) -> None:
 def test_what_is_no_text(single: PretrainedModel, given: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
         single.predict(given)
+
+
+def test_texts_that_a_head_cuts_are_counted(
+    single: PretrainedModel, capsys: pytest.CaptureFixture[str]
+) -> None:
+    long = " ".join(["w1"] * 14)  # with [CLS] and [SEP] the 16 tokens of the run
+    assert len(single.predict([long, f"{long} w1", TEXTS[0]])) == 3
+    told = "warning: 1 of 3 rows are longer than 16 tokens (data.max_seq_length)"
+    assert told in capsys.readouterr().err
+    single.predict([long, *TEXTS])
+    assert "longer" not in capsys.readouterr().err
+
+
+def test_a_run_whose_sequences_are_longer_than_its_position_table_is_not_loaded(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "run.ckpt"
+    write_run(path, {"name": "single_sentence"}, POLARITY)
+    content = torch.load(path, weights_only=True)
+    for length in (SIZES["max_position_embeddings"], SIZES["max_position_embeddings"] + 1):
+        content[RUN_KEY]["config"]["data"]["max_seq_length"] = length
+        torch.save(content, path)
+        if length == SIZES["max_position_embeddings"]:
+            assert load(path).max_seq_length == length
+    with pytest.raises(BertlabError, match=r"max_seq_length: found 49, expected at most .*48"):
+        load(path)
 
 
 def test_objectives_read_texts_and_pairs(tiny_run: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from bertlab.checkpoints.run_checkpoint import find_checkpoint, read_run_checkpoint
 from tests.conftest import Command
+from tests.reliability.commands import contents
 
 
 @pytest.fixture
@@ -64,6 +65,32 @@ def test_what_needs_weights_says_that_there_are_none(
     code, _, error = bertlab("validate", "--config", tiny_config, "--ckpt_path", "last")
     assert code == 2
     assert "--ckpt_path last: no run of this config has a checkpoint" in error
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_run_whose_checkpoints_lie_elsewhere_is_not_looked_for(
+    place: Path, tiny_config: Path, tiny_run: Path, bertlab: Command, begun: bool
+) -> None:
+    """Its run would be taken for one that has none yet, and be begun anew."""
+    if begun:
+        shutil.copytree(tiny_run, place / "runs" / "tiny")
+    elsewhere = ("--checkpoint.dirpath", place / "kept")
+    code, _, error = bertlab("fit", "--config", tiny_config, "--ckpt_path", "last", *elsewhere)
+    assert code == 2
+    assert "--ckpt_path last: found checkpoint.dirpath; --ckpt_path DIRPATH/last.ckpt" in error
+    assert [each.name for each in place.iterdir()] == ["runs"] * begun
+
+
+def test_a_finished_run_without_checkpoints_is_not_written_over(
+    place: Path, tiny_config: Path, tiny_run: Path, bertlab: Command
+) -> None:
+    shutil.copytree(tiny_run, place / "mine", ignore=shutil.ignore_patterns("checkpoints"))
+    before = contents(place)
+    arguments = ("--run_dir", "mine", "--ckpt_path", "last")
+    code, _, error = bertlab("fit", "--config", tiny_config, *arguments)
+    assert code == 2
+    assert "mine: holds a finished run without checkpoints" in error
+    assert contents(place) == before
 
 
 @pytest.mark.slow

@@ -9,11 +9,13 @@ import pytest
 
 from bertlab.checkpoints.run_directory import (
     MANIFEST_FILE,
+    RESULTS_FILE,
     RUN_ENVIRONMENT,
     choose_run_directory,
     claim,
+    give_up,
 )
-from bertlab.errors import ConfigError
+from bertlab.errors import ConfigError, OutputError
 
 
 @pytest.fixture(autouse=True)
@@ -34,6 +36,18 @@ def test_directories_in_use_are_passed_over_or_refused(tmp_path: Path) -> None:
     assert choose_run_directory(None, "run") == Path("runs/run-2")
     with pytest.raises(ConfigError, match="already holds a run"):
         choose_run_directory("runs/run", "run")
+
+
+def test_a_run_without_checkpoints_begins_anew_unless_it_is_finished() -> None:
+    run = Path("runs/run")
+    claim(run, {"seed": 1})
+    give_up(run)
+    assert not (run / MANIFEST_FILE).exists()
+    claim(run, {"seed": 1})
+    (run / RESULTS_FILE).write_text("{}")
+    with pytest.raises(OutputError, match=r"runs/run: holds a finished run .*another --run_dir"):
+        give_up(run)
+    assert json.loads((run / MANIFEST_FILE).read_text("utf-8")) == {"seed": 1}
 
 
 @pytest.mark.parametrize("below", ["", "below", "below/deeper"])

@@ -1,5 +1,6 @@
 """Further metrics that a config names, beside the tasks' own."""
 
+import math
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -85,6 +86,29 @@ def test_a_further_metric_is_updated_and_reset_with_the_others() -> None:
         update(evaluation, [0], [1])
         values = evaluation.compute("nsp", task, tune=False)
         assert (values["wrong"], values["accuracy"]) == (2.0, 0.5)
+
+
+def loss_over(batches: list[tuple[float, int]]) -> float:
+    """The loss of an evaluation whose batches have these sums, each over so many predictions."""
+    task = NextSentencePrediction()
+    evaluation = EvaluationSet({"nsp": task}, "", (), {})
+    for total, count in batches:
+        labels = torch.zeros(count, dtype=torch.int64)
+        loss = TaskLoss(torch.tensor(total), count, labels, labels)
+        evaluation.update("nsp", task, None, pack([[1]] * max(count, 1)), loss)
+    return evaluation.compute("nsp", task, tune=False)["loss"]
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_batch_without_a_loss_leaves_the_evaluation_without_one(place: int) -> None:
+    batches = [(6.0, 3), (1.0, 1), (2.0, 4)]
+    batches[place] = (math.nan, batches[place][1])
+    assert math.isnan(loss_over(batches))
+
+
+def test_the_loss_is_the_mean_over_predictions_and_not_over_batches() -> None:
+    assert loss_over([(6.0, 3), (1.0, 1)]) == pytest.approx(1.75)
+    assert loss_over([(6.0, 3), (0.0, 0), (1.0, 1)]) == pytest.approx(1.75)
 
 
 class SureAndWrong(Wrong):

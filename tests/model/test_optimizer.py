@@ -2,18 +2,23 @@
 
 import copy
 import inspect
+import re
+from typing import Any, cast
 
 import pytest
 import torch
+from lightning.pytorch import Trainer
 from torch import nn
 from transformers import get_linear_schedule_with_warmup
 
 from bertlab.api.encoder import Encoder
+from bertlab.data.module import TaskData
 from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import ConfigError, PluginError
 from bertlab.model.optimizer import (
     build_optimizer,
     build_schedule,
+    check_end,
     freeze_layers,
     split_by_weight_decay,
 )
@@ -59,6 +64,87 @@ def test_a_schedule_that_needs_an_end_refuses_an_endless_run() -> None:
         build_schedule(OptimizerConfig(), optimizer, float("inf"))
     constant = OptimizerConfig(schedule=Constant(), warmup_steps=5)
     assert build_schedule(constant, optimizer, float("inf")).get_last_lr()[0] == 0.0
+
+
+class Rows:
+    """Data of which an epoch is five steps."""
+
+    requires_steps = ()
+    total_steps = TaskData.total_steps
+
+    def steps_per_epoch(self) -> int:
+        return 5
+
+    def sequences_per_step(self) -> int:
+        return 8
+
+
+def check(config: OptimizerConfig | None = None, done: int = 0, **settings: Any) -> None:
+    trainer = Trainer(
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        **{"max_epochs": 2, "accumulate_grad_batches": 2} | settings,
+    )
+    check_end(config or OptimizerConfig(), trainer, done, {}, cast("TaskData", Rows()))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"limit_train_batches": 3}, "limit_train_batches: found 3, which is 3 batches"),
+        ({"limit_train_batches": 0.5}, "limit_train_batches: found 0.5, which is 5 batches"),
+        ({"val_check_interval": 0.5}, "val_check_interval: found 0.5, which is 5 batches"),
+        # Lightning evaluates after one batch at the least
+        ({"val_check_interval": 0.01}, "val_check_interval: found 0.01, which is 1 batches"),
+        (
+            {"limit_train_batches": 1000, "val_check_interval": 0.5},
+            "val_check_interval: found 0.5, which is 5 batches",
+        ),
+        (
+            {"limit_train_batches": 6, "val_check_interval": 0.5},
+            "val_check_interval: found 0.5, which is 3 batches",
+        ),
+        (
+            {"val_check_interval": 3, "check_val_every_n_epoch": None},
+            "val_check_interval: found 3, which is 3 batches",
+        ),
+    ],
+)
+def test_an_end_within_a_step_is_refused(settings: dict[str, Any], message: str) -> None:
+    expected = (
+        rf"trainer\.{re.escape(message)}, expected a multiple of .*accumulate_grad_batches, 2"
+    )
+    with pytest.raises(ConfigError, match=expected):
+        check(**settings)
+    check(**settings, accumulate_grad_batches=1)
+    check(**settings, fast_dev_run=3)  # three batches of its own, and no other end
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"limit_train_batches": 4},
+        {"limit_train_batches": 10_001},
+        {"limit_train_batches": 0.4, "val_check_interval": 0.5},
+        {"val_check_interval": 0.4},
+        {"val_check_interval": 4, "check_val_every_n_epoch": None},
+    ],
+)
+def test_ends_between_steps_are_taken(settings: dict[str, Any]) -> None:
+    check(**settings)
+
+
+def test_a_schedule_lasts_as_long_as_the_epochs() -> None:
+    for steps in (10, 11):
+        check(OptimizerConfig(schedule_steps=steps))
+    check(OptimizerConfig(schedule_steps=13), done=3)
+    for steps, done, needed in ((9, 0, 10), (12, 3, 13)):
+        message = rf"schedule_steps: found {steps}, expected at least {needed}"
+        with pytest.raises(ConfigError, match=message):
+            check(OptimizerConfig(schedule_steps=steps), done)
+    check(OptimizerConfig(schedule_steps=9), max_steps=9)
 
 
 @pytest.mark.parametrize(

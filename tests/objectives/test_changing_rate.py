@@ -111,6 +111,8 @@ def test_where_there_is_no_run_the_rate_is_the_first() -> None:
         ({"from": 1.4, "to": 0.2}, "mlm.rate: found 1.4"),
         ({"from": 0.4}, "mlm.rate: found no to"),
         ({"from": 0.4, "to": 0.2, "schedule": "lienar"}, "did you mean 'linear'"),
+        ({"from": 0.4, "to": 0.2, "until": "half"}, "mlm.rate.until: found half, expected above 0"),
+        ({"from": 0.4, "to": 0.2, "schedule": "cosin"}, "^model.objectives.mlm.rate.schedule: no"),
     ],
 )
 def test_rates_that_are_none(rate: Any, words: str) -> None:

@@ -93,7 +93,10 @@ def test_tokens_are_as_many_steps_as_read_them(
     [
         (["--max_tokens", "1000"], "trainer.max_steps or trainer.max_epochs beside it"),
         (["--max_tokens", "5", "--trainer.max_steps", "-1"], "expected at least a step's"),
-        (["--max_tokens", ".nan", "--trainer.max_steps", "-1"], "found nan, expected above 0"),
+        (
+            ["--max_tokens", ".nan", "--trainer.max_steps", "-1"],
+            "found nan, expected a number above 0",
+        ),
     ],
 )
 def test_tokens_that_make_no_run(

@@ -457,3 +457,22 @@ def test_a_carriage_return_is_in_its_cell(
     with out.open(newline="") as file:
         (row,) = csv.DictReader(file)
     assert (row["id"], row["text"]) == ("a\rb", "A\r\nfine\rday.")
+
+
+def test_a_submission_does_not_leave_rows_out(
+    bertlab: Command, classifier: Path, tmp_path: Path
+) -> None:
+    """Its lines are numbered: those behind a row that lacks would be read as of other rows."""
+    rows, out = tmp_path / "new.csv", tmp_path / "out.tsv"
+    rows.write_text('id,text\n1,""\n2,A day.\n', "utf-8")
+    given = ["predict", "--ckpt_path", classifier, "--input", rows, "--data.empty", "skip"]
+    code, _, error = bertlab(*given, "--output", out, "--output_format", "cola")
+    assert code == 2
+    assert f"{rows}:2: left out: an empty text" in error
+    assert not out.exists()
+    code, printed, error = bertlab(*given)
+    assert code == 0, error
+    assert [json.loads(line).get("error") for line in printed.splitlines()] == [
+        "left out: an empty text",
+        None,
+    ]

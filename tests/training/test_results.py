@@ -1,5 +1,6 @@
 """What a run has written of its figures, also where that is not as a run writes it."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -33,3 +34,26 @@ def test_results_of_more_than_a_mebibyte_are_refused(tmp_path: Path, best: bool)
     (tmp_path / name).write_text('{"results": {}, "x": "%s"}' % ("y" * 2**20))
     with pytest.raises(OSError, match="has over 1,048,576 bytes"):
         read_results(tmp_path, best)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("step,train/loss\n1,1.5\n2,1e", [1.5]),  # a kill within 1e-05
+        ("step,train/loss\n1,1.5\n2,-", [1.5]),
+        ("step,train/loss\n1,1.5\n2,1.25,7.0,x\n", [1.5, 1.25]),
+    ],
+)
+def test_a_line_that_is_not_whole_takes_no_others_along(
+    tmp_path: Path, text: str, expected: list[float]
+) -> None:
+    write_log(tmp_path, text)
+    assert read_curves(tmp_path) == {"train/loss": ([*range(1, len(expected) + 1)], expected)}
+
+
+def test_a_copy_of_a_log_under_another_name_is_passed_over(tmp_path: Path) -> None:
+    write_log(tmp_path, "step,train/loss\n1,1.5\n", 9)
+    write_log(tmp_path, "step,train/loss\n1,1.25\n", 10)
+    for name in ("version_0_old", "version_", "version_10 (copy)"):
+        shutil.copytree(tmp_path / "csv/version_9", tmp_path / "csv" / name)
+    assert read_curves(tmp_path) == {"train/loss": ([1], [1.25])}
