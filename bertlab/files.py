@@ -153,7 +153,7 @@ def explain_damage(path: Path) -> Iterator[None]:
         raise UnreadableError(path, f"not UTF-8 at byte {error.start}") from None
     except KeyError as error:
         raise UnreadableError(path, f"lacks {error}") from None
-    except (ValueError, TypeError, AttributeError, IndexError) as error:
+    except (ValueError, TypeError, AttributeError, IndexError, ArithmeticError) as error:
         raise UnreadableError(path, str(error)[:200]) from None
 
 

@@ -226,3 +226,14 @@ def test_what_is_printed_moves_no_cursor_and_has_an_end() -> None:
     assert printable("a\x1b[2Jb\r\nc\u202e\x07é漢") == "a\\x1b[2Jb\\r\nc\\u202e\\x07é漢"
     assert len(printable("x" * 10**6)) < 4100
     assert printable("\ud800") == "\\ud800"
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1e999"])
+def test_a_number_beyond_all_bounds_in_a_record_is_a_damage(number: str, tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(f'{{"steps": {number}}}')
+    content = files.read_object(path)
+    with pytest.raises(files.UnreadableError) as failure, files.explain_damage(path):
+        int(content["steps"])
+    assert failure.value.filename == str(path)
+    assert str(mistake_in(failure.value)).startswith(f"{path}: damaged: ")

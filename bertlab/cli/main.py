@@ -117,7 +117,8 @@ def _say_of_thread(failed: threading.ExceptHookArgs) -> None:
 def run(arguments: list[str]) -> int:
     """Dispatch to a subcommand."""
     if not all(map(_can_be_given, arguments)):
-        raise CommandError("an argument holds a NUL character or half a character, as none may")
+        expected = "a NUL character, half a character or bytes that are not UTF-8, as none may"
+        raise CommandError(f"an argument holds {expected}")
     if "--json" in arguments:
         return find_command("json").main(arguments)
     if not arguments or arguments[0] in ("-h", "--help", "help"):
@@ -194,10 +195,10 @@ def with_config_options(argv: Sequence[str]) -> list[str]:
 
 
 def _can_be_given(argument: str) -> bool:
-    """Whether a shell could give an argument; one of Python's may hold what no path has."""
+    """Whether an argument is text that a config can hold."""
     try:
-        return b"\0" not in os.fsencode(argument)
-    except UnicodeEncodeError:  # "\ud800"
+        return b"\0" not in argument.encode()
+    except UnicodeEncodeError:  # "\ud800", or a byte of a name that is not UTF-8: "\udce9"
         return False
 
 

@@ -160,7 +160,8 @@ def check_users_own(asked: Sequence[str], source: Path, command: str) -> None:
     """Say which keys of a stored config only the user may give; an error if a run needs them."""
     apart = [key for key in asked if _WHERE_AND_HOW.fullmatch(key)]
     others = [key for key in asked if key not in apart]
-    record = source if source.suffix == ".yaml" else source.parent.parent / "config.yaml"
+    own = source if source.suffix == ".yaml" else source.parent.parent / "config.yaml"
+    record = own if own.is_file() else "RUN/config.yaml"  # its checkpoints lie elsewhere
     if others and command == "fit":
         raise ResumeError(
             f"{source}: its run has {', '.join(others)}, which a checkpoint may not bring "
@@ -283,9 +284,8 @@ class _Copy:
         if len(text) > _LONGEST or "\0" in text:
             raise _damaged(self.source, key, "a text", f"one of up to {_LONGEST:,} characters")
         if names_class(text):
-            raise CheckpointError(
-                f"{self.source}: {key}: found a text that is YAML and names a class; {advice()}"
-            )
+            found = "found a text that is YAML and names a class"
+            raise CheckpointError(f"{self.source}: {key}: {found}; {advice()}")
 
 
 def _check_form(config: Config, source: str) -> None:

@@ -16,6 +16,7 @@ from bertlab import __version__
 from bertlab.config.request import SEED_SECTION, Seeds
 from bertlab.config.yaml_files import Config
 from bertlab.errors import CheckpointError, DamagedCheckpointError, warn
+from bertlab.plugins.hooks import package_keys
 
 CONFIG_VERSION = 2  # 1: of checkpoints that do not say
 
@@ -120,7 +121,8 @@ def computed(config: Config, by_place: bool) -> Config:
         SEED_SECTION: Seeds.of(config).apart(config["seed_everything"]),
         "model": {key: value for key, value in config["model"].items() if key != "init_from"},
     }
-    kept |= {key: config.get(key) for key in _WHOLE}
+    of_packages = (key for key, said in package_keys().items() if key in said.decides)
+    kept |= {key: config.get(key) for key in (*_WHOLE, *of_packages)}
     for section, free in _FREE.items():
         kept[section] = {key: value for key, value in config[section].items() if key not in free}
     if not by_place:

@@ -75,9 +75,8 @@ def find_config(given: str | Path, kind: str = "config file", others: Iterable[P
         )
     if "=" in path.name and not path.is_absolute():
         raise ConfigFileError(f"{given}: no such config file; an option begins with --: --{given}")
-    raise ConfigFileError(
-        f"{given}: no such {kind}, nor a config of bertlab's{_nearest_config(path, others)}"
-    )
+    hint = _nearest_config(path, others)
+    raise ConfigFileError(f"{given}: no such {kind}, nor a config of bertlab's{hint}")
 
 
 def offered_names() -> list[str]:

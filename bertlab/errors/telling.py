@@ -330,7 +330,7 @@ def as_mistakes() -> Iterator[None]:
 # keys of data that each head has of its own
 OWN_DATA = (
     *("source", "train", "validation", "test"),
-    *("columns", "format", "delimiter", "quote"),
+    *("columns", "format", "delimiter", "quote", "header", "doubtful", "label_separator"),
     *("empty", "label_names", "validation_fraction", "cluster"),
 )
 

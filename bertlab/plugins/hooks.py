@@ -69,6 +69,8 @@ class FitKeys:
             its file, before the values are used. It raises ``CheckpointError`` if a value names a
             class or a function. Needed only for a key whose values the package parses further:
             types of the parser are checked without it.
+        decides: keys of a change in which a resumed run would compute something else: it is refused
+            as one of the core's is.
         as_recorded: returns the resolved config as it is recorded, printed and compared, all keys
             in their order. A key that came later than others is best left out where it is not
             given: runs of before then go on as they are.
@@ -79,6 +81,7 @@ class FitKeys:
     not_in_stages: Mapping[str, str] = field(default_factory=dict)
     check_stored: Callable[[Mapping[str, Any], str], None] | None = None
     as_recorded: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    decides: tuple[str, ...] = ()
 
 
 @hookspec

@@ -187,6 +187,7 @@ CHECKED_LATE = [
     ("--data.num_workers -1", ["data.num_workers", "-1"]),
     ("--data.prepare_workers 0", ["data.prepare_workers", "0"]),
     ("--seed_everything -3", ["seed_everything", "-3"]),
+    ("--seed_everything false", ["seed_everything: found false", "a number, or true for any"]),
     ("--trainer.accelerator gpuu", ["trainer", "gpuu", "cpu"]),
     ("--trainer.strategy dpp", ["trainer", "dpp"]),
     ("--trainer.devices [a]", ["trainer", "devices"]),
@@ -656,3 +657,10 @@ def test_data_where_a_config_belongs(refused: Refused, tmp_path: Path) -> None:
     refused(
         ["fit", tmp_path / "rows.csv"], ["rows.csv: is data, expected a config", "bertlab init"]
     )
+
+
+def test_a_file_whose_name_is_not_utf8(refused: Refused, tmp_path: Path) -> None:
+    name = "w\udcff.csv"  # the byte 0xff, as Python reads it from the command line
+    (tmp_path / name).write_text("text\nA day.\n", "utf-8")
+    words = ["error E103: an argument holds", "bytes that are not UTF-8"]
+    refused(["predict", "--ckpt_path", "nowhere", "--input", name], words)

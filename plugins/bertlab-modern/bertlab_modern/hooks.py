@@ -23,7 +23,7 @@ def bertlab_fit_arguments(parser: "LightningArgumentParser") -> FitKeys:
         help="values that change over the run, of the optimizer and of tasks: "
         "{optimizer: {weight_decay: {from: 0.1, to: 0.01, schedule: cosine}}, TASK: {…}}",
     )
-    return FitKeys(stored=("schedules",), as_recorded=_as_recorded)
+    return FitKeys(stored=("schedules",), as_recorded=_as_recorded, decides=("schedules",))
 
 
 @hookimpl

@@ -147,3 +147,15 @@ def test_what_cannot_be_is_refused(
     with pytest.raises(ConfigError, match=words):
         bertlab.fit(tiny_config, settings(tmp_path / "run", schedules))
     assert not (tmp_path / "run").exists()
+
+
+def test_a_run_does_not_go_on_with_other_schedules(
+    tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    again = ["fit", "--ckpt_path", str(tiny_run / "checkpoints" / "step-3.ckpt")]
+    changes = "--schedules={optimizer: {weight_decay: {from: 0.1, to: 0.0}}}"
+    assert main([*again, changes, "--run_dir", str(tmp_path / "run")]) == 2
+    told = capsys.readouterr().err
+    assert "error E403" in told
+    assert "schedules" in told
+    assert not (tmp_path / "run").exists()

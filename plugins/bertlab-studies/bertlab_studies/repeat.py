@@ -365,7 +365,7 @@ def spread(results: Sequence[Results]) -> Spread:
     values = {name: [each[name] for each in results] for name in names}
     return {
         name: {
-            "mean": fmean(each),
+            "mean": fmean(each) if np.isfinite(each).all() else sum(each) / len(each),
             "deviation": _deviation(each) if len(each) > 1 else None,
         }
         for name, each in values.items()

@@ -85,6 +85,24 @@ def test_keys_are_given_as_to_fit(
         assert message in err
 
 
+def test_settings_of_one_evaluation_are_passed_on(
+    config: str, bertlab: Command, asked: list[tuple[Study, dict[str, object]]]
+) -> None:
+    code, _, err = bertlab(
+        *("ablate", "--config", config, "--vary", "objectives=[mlm,nsp],[mlm]"),
+        *("--evaluate", "task.yaml", "--evaluate", "other.yaml"),
+        *("--evaluate_set", "task.trainer.max_epochs=7", "--evaluate_set", "data.batch_size=4"),
+    )
+    assert code == 0, err
+    configs = asked[0][0].planned.configs
+    found = {
+        stage: (each["trainer"]["max_epochs"], each["data"]["batch_size"])
+        for (_, stage), each in configs.items()
+        if stage != BASE
+    }
+    assert found == {"task": (7, 4), "other": (2, 4)}
+
+
 def test_three_seeds_and_no_evaluation_by_default(
     config: str, bertlab: Command, asked: list[tuple[Study, dict[str, object]]]
 ) -> None:

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
@@ -217,3 +218,49 @@ def test_what_repeats_the_study_is_in_its_report(tmp_path: Path) -> None:
     assert manifest["packages"]["torch"]
     json.dumps(manifest)
     yaml.safe_dump(manifest["study"])
+
+
+def test_numbers_of_numpy_and_paths_in_a_mapping_are_kept_as_yaml(tmp_path: Path) -> None:
+    path = write_study(tmp_path)
+    content: dict[str, Any] = {
+        "name": "s",
+        "base": path.with_name("base.yaml"),
+        "variants": {"a": {}, "b": {"optimizer.learning_rate": np.float64(0.5)}},
+        "axes": {"data.batch_size": list(np.array([4, 8]))},
+        "seeds": [np.int64(3), np.int64(5)],
+        "evaluate": {"x": path.with_name("task.yaml")},
+    }
+    settings = {"trainer.max_steps": np.int64(9)}
+    of_evaluations = {"x.trainer.max_epochs": np.int64(7), "data.source": tmp_path / "rows.jsonl"}
+    place = tmp_path / "place"
+    study = open_study(content, place, settings=settings, evaluate_settings=of_evaluations)
+    study.claim(accept_changes=False)
+    kept = read_config(place / "study.yaml")
+    assert kept["variants"]["b"] == {"optimizer.learning_rate": 0.5}
+    assert (kept["seeds"], kept["axes"]) == ([3, 5], {"data.batch_size": [4, 8]})
+    again = open_study(str(place))
+    assert again.runs == study.runs
+    assert again.claim(accept_changes=False) == []
+    trained = again.planned.configs["b batch_size=8", "x"]
+    assert (trained["trainer"]["max_epochs"], trained["data"]["source"]) == (
+        7,
+        str(tmp_path / "rows.jsonl"),
+    )
+    assert again.planned.configs["a batch_size=4", BASE]["trainer"]["max_steps"] == 9
+
+
+def test_runs_of_an_address_with_a_password_are_those_of_the_study_that_is_kept(
+    tmp_path: Path,
+) -> None:
+    address = "https://me:geheim@127.0.0.1:9/corpus.txt"
+    study = opened(tmp_path, settings={"data.corpus": address})
+    study.claim(accept_changes=False)
+    kept = content_of(study.study_dir)
+    assert not any(b"geheim" in each for each in kept.values())
+    for again in (
+        open_study(str(study.study_dir)),
+        opened(tmp_path, settings={"data.corpus": address.replace("geheim", "neu")}),
+    ):
+        assert [run.id for run in again.runs] == [run.id for run in study.runs]
+    other = opened(tmp_path, settings={"data.corpus": address.replace("corpus", "other")})
+    assert {run.id for run in other.runs}.isdisjoint(run.id for run in study.runs)

@@ -13,9 +13,10 @@ from scipy import stats
 from bertlab.errors import DataError
 from bertlab_studies.errors import StudyError
 from bertlab_studies.imported_scores import import_scores
+from bertlab_studies.report.repeats import RunResult, add_results
 from bertlab_studies.report.report import report_of
 from bertlab_studies.report.statistics import compare_study
-from bertlab_studies.report.values import report_json, values_csv
+from bertlab_studies.report.values import report_json, run_values, values_csv
 from made_up_scores import add_repeats, made_up_study
 from tests.conftest import Command
 
@@ -64,6 +65,41 @@ def test_values_of_a_study_give_its_own_report_again(nested: bool, tmp_path: Pat
     one, other = (json.loads(report_json(report_of(each)))["studies"][0] for each in (study, again))
     for key in keys:
         assert rounded(one[key]) == rounded(other[key]), key
+
+
+def test_values_with_a_fine_tuning_that_learned_nothing_give_the_same_comparison(
+    tmp_path: Path,
+) -> None:
+    study = add_repeats(made_up_study(seeds=4), finetunings=3)
+    cell, what = study.variants["mlm"].cells["qnli accuracy"], "one class for every row"
+    results = {
+        finetune: RunResult(value, what if finetune == 2 else None)
+        for finetune, value in (cell.repeats[3] | {2: 0.5}).items()
+    }
+    add_results(cell, 3, results, "mlm, qnli accuracy")
+    said = {each.finetune_seed for each in run_values(study) if each.degenerate}
+    assert said == {2}  # and not the others of the same pre-training
+    again = import_scores(written(tmp_path, values_csv([study]), "nsp.csv"))
+    found = again.variants["mlm"].cells["qnli accuracy"]
+    assert found.degenerate_repeats[3] == {2: what}
+    assert found.learned == pytest.approx(cell.learned)
+    one, other = (json.loads(report_json(report_of(each)))["studies"][0] for each in (study, again))
+    for key in ("values", "comparisons"):
+        assert rounded(one[key]) == rounded(other[key]), key
+
+
+def test_one_row_may_say_that_its_run_learned_nothing(tmp_path: Path) -> None:
+    text = "variant,seed,row,score,degenerate\n" + "".join(
+        f"{name},{seed},{row},1,{'one class' if (name, seed, row) == ('b', 2, 0) else ''}\n"
+        for name in "ab"
+        for seed in (1, 2)
+        for row in range(3)
+    )
+    study = import_scores(written(tmp_path, text))
+    assert [each.cells["score score"].degenerate for each in study.variants.values()] == [
+        {},
+        {2: "one class"},
+    ]
 
 
 def test_long_and_wide_tables_say_the_same_and_welch_agrees(tmp_path: Path) -> None:
@@ -153,6 +189,7 @@ def test_a_wrong_table_is_refused(text: str, tmp_path: Path) -> None:
         ({"decide": ["mnli"]}, "--decide: found 'mnli'"),
         ({"lower": ["x"]}, "--lower: found 'x'"),
         ({"columns": {"variants": "x"}}, "--columns: no column is called 'variants'"),
+        ({"columns": {"seed": "x", "row": "x"}}, "--columns: seed and row: found 'x' for both"),
     ],
 )
 def test_a_wrong_option_is_refused(options: dict[str, object], words: str, tmp_path: Path) -> None:

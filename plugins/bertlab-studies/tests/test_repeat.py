@@ -1,6 +1,7 @@
 """``fit --seeds`` and ``fit --against_scratch``: where their runs lie, and how they go on."""
 
 import json
+import math
 import os
 import signal
 import statistics
@@ -16,7 +17,13 @@ from bertlab.errors import ConfigError, OutputError
 from bertlab_studies import repeat
 from bertlab_studies.errors import StudyChangedError
 from bertlab_studies.execute.run_state import Outcome, read_attempts
-from bertlab_studies.repeat import Repetition, find_repetition, fit_repeatedly
+from bertlab_studies.repeat import (
+    Repetition,
+    asks_for_runs,
+    find_repetition,
+    fit_repeatedly,
+    spread,
+)
 from fake_fit import FAKE, fake_run, wait_for
 
 
@@ -152,6 +159,44 @@ def test_what_is_wrong_is_told_before_the_first_run(
 def found(*arguments: object) -> Repetition:
     argv = list(map(str, arguments))
     return find_repetition(read_request(argv))
+
+
+@pytest.mark.parametrize("off", ["False", "false", "no", "off", "null", "~"])
+@pytest.mark.parametrize("key", ["against_scratch", "seeds"])
+def test_what_is_off_in_yaml_asks_for_no_runs(
+    key: str, off: str, tiny_config: Path, tmp_path: Path
+) -> None:
+    given = ("--config", str(tiny_config), "--run_dir", str(tmp_path / "x"))
+    assert not asks_for_runs(read_request([*given, f"--{key}={off}"]))
+    beside = {"against_scratch": "--seeds=2", "seeds": "--seed_everything=4"}[key]
+    asked_for = read_request([*given, f"--{key}={off}", beside])
+    assert asks_for_runs(asked_for) == (key == "against_scratch")
+    if key == "against_scratch":  # with no pre-trained model it would be refused
+        assert found(*given, f"--{key}={off}", beside).against_scratch is False
+
+
+@pytest.mark.parametrize("off", ["False", "no", "null"])
+def test_predictions_that_are_not_to_be_kept_are_said_so_in_one_word(
+    off: str, tiny_config: Path, tmp_path: Path
+) -> None:
+    given = ("--config", tiny_config, "--run_dir", tmp_path / "x", "--seeds=2")
+    arguments = found(*given, f"--keep_predictions={off}").arguments
+    assert [each for each in arguments if "keep_predictions" in each][-1].endswith("=false")
+
+
+@pytest.mark.parametrize("lost", [math.nan, math.inf])
+def test_the_spread_of_a_figure_that_is_not_finite_is_none(lost: float) -> None:
+    found = spread([{"loss": lost, "accuracy": 0.25}, {"loss": 1.0, "accuracy": 0.75}])
+    mean, deviation = found["loss"].values()
+    assert mean is not None
+    assert not math.isfinite(mean)
+    assert deviation is not None
+    assert math.isnan(deviation)
+    assert found["accuracy"] == {"mean": 0.5, "deviation": pytest.approx(0.125**0.5)}
+    assert spread([{"loss": lost}])["loss"]["deviation"] is None
+    both = spread([{"loss": math.inf}, {"loss": -math.inf}])["loss"]["mean"]
+    assert both is not None
+    assert math.isnan(both)
 
 
 @pytest.mark.slow

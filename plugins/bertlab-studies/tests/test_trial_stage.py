@@ -403,3 +403,24 @@ def test_the_study_of_the_trials_is_an_ordinary_one(tmp_path: Path, fake: FakeEx
     assert trials.config.seeds == (0,)
     content = yaml.safe_load((trials.study_dir / "study.yaml").read_text("utf-8"))
     assert "tune" not in content
+
+
+def test_trials_that_an_untrained_evaluation_chooses_leave_settings_of_the_others_out(
+    tmp_path: Path,
+) -> None:
+    evaluate = {
+        "x": "task.yaml",
+        "blimp": {"evaluation": "minimal_pairs", "data": "nowhere.jsonl"},
+    }
+    tune = {"space": {"optimizer.learning_rate": RATES}, "search": "grid", "by": "blimp"}
+    # two that differ in a fine-tuning alone, which no trial has
+    variants = {"a": {}, "b": {"evaluate.head.dropout": 0.2}}
+    more = {"evaluate_settings": {"trainer.max_epochs": 1}, "seeds": 1}
+    study = opened(tmp_path, evaluate=evaluate, tune=tune, variants=variants, **more)
+    assert study.stage is not None
+    trials = study.stage.study
+    assert {run.stage for run in trials.runs} == {"base", "blimp"}
+    assert len(trials.runs) == 2 * len(RATES)
+    assert {run.stage for run in study.runs} == {"base", "x", "blimp"}
+    assert study.planned.configs["b", "x"]["model"]["head"]["dropout"] == 0.2
+    assert study.planned.configs["a", "x"]["trainer"]["max_epochs"] == 1

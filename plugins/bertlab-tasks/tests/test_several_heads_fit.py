@@ -17,7 +17,7 @@ from bertlab import load
 from bertlab.api.batch import PackedBatch
 from bertlab.config.merge import read_request
 from bertlab.config.run_config import resolve_request
-from bertlab.errors import CommandError
+from bertlab.errors import CommandError, DataError, naming_head
 from bertlab.training.cli import BertlabCLI, open_command
 from bertlab_conformance.printing import printed_config
 
@@ -462,6 +462,24 @@ def test_a_mistake_is_one_message_and_leaves_nothing(
     assert message in err
     assert len(err.strip().splitlines()) == 1
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("label_separator", "/"), ("header", False), ("doubtful", "accept")]
+)
+def test_how_rows_are_read_is_a_key_of_each_head(
+    key: str, value: object, files: Path, tiny_run: Path
+) -> None:
+    content = config(files, tiny_run, **{f"data__heads__color__{key}": value})
+    resolved = resolve_request(read_request([], base=content))["data"]
+    assert resolved["heads"]["color"][key] == value
+    assert resolved["heads"]["nearness"][key] is None
+    assert key not in resolved
+    with (
+        pytest.raises(DataError, match=rf"^a\.csv:2: data\.heads\.color\.{key}: found"),
+        naming_head("color"),
+    ):
+        raise DataError(f"a.csv:2: data.{key}: found")
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -125,7 +126,7 @@ def check_number(
     Raises:
         CommandError: it is no number, or out of range.
     """
-    whole = isinstance(found, int) and not isinstance(found, bool)
+    whole = isinstance(found, Integral) and not isinstance(found, bool)  # NumPy's too
     if found is not None and not whole and not (shared and isinstance(found, float)):
         expected = "a number" if shared else "a whole number"
         raise CommandError(f"{name}: found {found!r}, expected {expected}")

@@ -43,7 +43,7 @@ STAGES_KEY = "stages"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+=-]*")  # of a folder
 _EXAMPLE = "{short: {share: 0.9, data.max_seq_length: 128}, long: {share: 0.1}}"
 _OWN = ("name", "share")
-_SHARE = re.compile(r"\d{0,20}\.?\d{1,20}(e-?\d{1,2})?|\d{1,20}/\d{1,20}")  # 0.9, 1e-05, 1/3
+_SHARE = re.compile(r"\d{0,20}\.?\d{1,20}([eE]-?\d{1,2})?|\d{1,20}/\d{1,20}")  # 0.9, 1e-05, 1/3
 _BUDGET = "the budget is the run's, and a stage has a share of it"
 _WHOLE = "it is the whole run's; give it beside stages"
 _ALONE = "it does not go with stages"
@@ -205,7 +205,7 @@ def _read_stage(given: object, is_alone: bool) -> Stage:
 
 def _read_share(given: object, key: str) -> Fraction:
     # 0.9 is nine tenths, and 1/3 a third; Fraction("1e-30000000") would make all of its digits
-    text, share = str(given), Fraction(0)
+    text, share = str(given).strip(), Fraction(0)
     if _SHARE.fullmatch(text):
         with contextlib.suppress(ZeroDivisionError):
             share = Fraction(text)

@@ -95,17 +95,13 @@ def collect(
         found.failures = _failures(study, plan, folder, variant.name, states)
         variants[variant.name] = found
     untrained = [each.name for each in study.evaluations if each.zero_shot is not None]
-    remarks = []
+    remarks: list[str] = []
     for measure in [each for each in measures if each.task in untrained]:
+        cells = [each.cells[measure.name] for each in variants.values()]
         try:
-            left_out = keep_common_rows([each.cells[measure.name] for each in variants.values()])
+            remarks += [f"{measure.name}: {line}" for line in keep_common_rows(cells)]
         except StudyError as error:
             raise StudyError(f"study {study.name}: {measure.name}: {error}") from None
-        if left_out:
-            remarks.append(
-                f"{measure.name}: {left_out} rows that some run could not score are left out of "
-                "all runs, whose means are over the others"
-            )
     groups, group_curves = collect_groups(study, plan, folder)
     return StudyScores(
         name=study.name,

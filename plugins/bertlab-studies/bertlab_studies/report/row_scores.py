@@ -133,7 +133,7 @@ def _labels(lines: Sequence[Mapping[str, Any]]) -> list[str]:
     return [str(line.get("cluster", "")) for line in lines]
 
 
-def keep_common_rows(cells: Sequence[Cell]) -> int:
+def keep_common_rows(cells: Sequence[Cell]) -> list[str]:
     """Leave out rows that some run of an evaluation could not score, such as long texts.
 
     Args:
@@ -141,22 +141,29 @@ def keep_common_rows(cells: Sequence[Cell]) -> int:
             changed: runs are compared by their means over the same rows.
 
     Returns:
-        How many rows were left out.
+        A line on what was left out, if anything was: rows, and runs without scores of rows.
 
     Raises:
         StudyError: no row was scored by all runs.
     """
     scores = [each for cell in cells for each in cell.examples.values()]
     if not scores or len({len(each) for each in scores}) > 1:
-        return 0
+        return []
     missing = np.isnan(scores)  # (runs, rows)
     if not missing.any():
-        return 0
+        return []
     kept = np.asarray(~missing.any(0))
     if not kept.any():
         raise StudyError("no row was scored by all runs, so that there is nothing to compare")
+    runs = 0
     for cell in cells:
+        runs += len(cell.values.keys() - cell.examples.keys())
         cell.examples.update({seed: each[kept] for seed, each in cell.examples.items()})
-        cell.values.update({seed: float(each.mean()) for seed, each in cell.examples.items()})
+        cell.values = {seed: float(each.mean()) for seed, each in cell.examples.items()}
         cell.clusters = None if cell.clusters is None else cell.clusters.of(kept)
-    return int((~kept).sum())
+    return [
+        f"{(~kept).sum()} rows that some run could not score are left out of all runs, whose means "
+        "are over the others"
+        + f"; {runs} runs keep no scores of rows, and are left out"
+        * (runs > 0)
+    ]

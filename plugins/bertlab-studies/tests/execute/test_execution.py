@@ -10,12 +10,14 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from bertlab.errors import ConfigError, NumericalError
+from bertlab.errors import CommandError, ConfigError, NumericalError
 from bertlab_studies.execute import schedule
 from bertlab_studies.execute.execution import execute, start
+from bertlab_studies.execute.executor import Local, check_number
 from bertlab_studies.execute.live_table import LiveTable, event_line, main_result, watch
 from bertlab_studies.execute.local import run_local, worker_environments
 from bertlab_studies.execute.run_state import (
@@ -498,3 +500,17 @@ def test_real_fits_go_on_after_a_kill_and_repeat_the_undisturbed_results(
     assert read_attempts(parent, disturbed)[1].resumed
     assert results(plan, disturbed) == results(plan, undisturbed)
     assert last_step(parent.directory(disturbed)) == 23  # they count from 0
+
+
+@pytest.mark.parametrize("number", ["2", 1.5, True], ids=repr)
+@pytest.mark.parametrize("name", ["workers", "threads", "devices", "retries"])
+def test_what_is_no_whole_number_is_refused_by_name(name: str, number: Any) -> None:
+    with pytest.raises(CommandError, match=f"^{name}: found {number!r}, expected a whole number"):
+        Local(**{name: number})
+
+
+def test_a_part_of_a_device_is_a_number_where_runs_may_share_one() -> None:
+    assert check_number("gpus", 0.5, 0, shared=True) == 0.5
+    for number in ("1", True):
+        with pytest.raises(CommandError, match=f"gpus: found {number!r}, expected a number"):
+            check_number("gpus", number, 0, shared=True)

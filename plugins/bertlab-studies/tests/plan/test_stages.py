@@ -1,16 +1,19 @@
 """Variants with ``stages``: what they cost, what is checked, and how far they are."""
 
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bertlab.errors import ConfigError
 from bertlab.training.run import Run
 from bertlab_studies.errors import StudyError
 from bertlab_studies.execute.run_state import State, is_resumable, last_step, read_states
 from bertlab_studies.plan.budget import pretraining_cost
 from bertlab_studies.plan.measures import pretraining_measures
 from bertlab_studies.plan.plan import make_plan
+from bertlab_studies.plan.stages import read_stages
 from bertlab_studies.plan.study_file import make_study
 from bertlab_studies.report.run_costs import stage_cost
 from small_study import plan_of, read_study, write_yaml
@@ -143,3 +146,32 @@ def test_a_study_trains_a_variant_in_stages(
     assert cost is not None
     assert cost.tokens == sum(parts)
     assert all(state is State.DONE for state in read_states(plan.in_order(), folder).values())
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (0.9, Fraction(9, 10)),
+        ("0.9", Fraction(9, 10)),
+        (".5", Fraction(1, 2)),
+        (1e-05, Fraction(1, 100_000)),
+        ("1e-05", Fraction(1, 100_000)),
+        ("1/3", Fraction(1, 3)),
+    ],
+)
+def test_a_share_is_exact(given: object, expected: Fraction) -> None:
+    stages = read_stages({"x": {"share": given}, "y": {"share": str(1 - expected)}})
+    assert [each.share for each in stages] == [expected, 1 - expected]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        *("1e-30_000_000", "1e-30000000", "1e-999", "9" * 5000, f"1/{'9' * 5000}", "1/0", "0/3"),
+        *("half", "1/3/3", "-0.5", "3/2", 1, True, None, float("nan")),
+    ],
+    ids=lambda each: repr(each)[:15],
+)
+def test_what_is_no_share_is_refused_at_once(given: object) -> None:
+    with pytest.raises(ConfigError, match=r"stages\.x\.share: found .*, expected a share of the"):
+        read_stages({"x": {"share": given}, "y": {"share": 0.5}})

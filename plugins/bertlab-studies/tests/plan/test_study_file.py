@@ -12,10 +12,11 @@ from bertlab.config.request import to_arguments
 from bertlab.errors import ConfigError
 from bertlab_studies.errors import StudyError
 from bertlab_studies.plan.budget import budget_settings
-from bertlab_studies.plan.study_file import make_study, with_absolute_paths
+from bertlab_studies.plan.study_file import BASE, make_study, with_absolute_paths
 from bertlab_studies.plan.variants import read_variants
-from bertlab_studies.settings import parse_settings, read_settings
-from small_study import TWO, read_study, write_study
+from bertlab_studies.settings import overridden, parse_settings, read_settings
+from bertlab_studies.study import study as open_study
+from small_study import TWO, plan_of, read_study, write_study
 
 
 def test_a_study(tmp_path: Path) -> None:
@@ -221,6 +222,7 @@ def test_a_budget_leaves_no_other_end(
         {"time": "00:00:00:00"},
         {"time": {"hour": 1}},
         {"time": {"hours": "one"}},
+        {"time": {"hours": float("nan")}},
         {"time": {}},
         {},
     ],
@@ -304,6 +306,99 @@ def test_a_variant_that_builds_on_another_has_its_overrides_too() -> None:
     assert found["muon causal=False"].overrides["data.batch_size"] == 8
     assert found["fast causal=True"].builds_on == "muon causal=True"
     assert found["bert causal=True"].builds_on is None
+
+
+# a key, what lies above it, and the key again: the last word on it counts
+FIRST = {"objectives.mlm.rate": 0.3}
+ABOVE = {"objectives": {"mlm": {"rate": 0.4}}}
+LAST = {"objectives.mlm.rate": 0.2}
+COLUMNS = ({"data.columns.text": "a"}, {"data.columns": {"text": "b"}}, {"data.columns.text": "c"})
+
+
+def test_a_later_override_wins_over_an_earlier_one_above_it(tmp_path: Path) -> None:
+    assert [*overridden({"a.b": 1, "a": {"b": 2}}, {"a.b": 3}).items()] == [
+        ("a", {"b": 2}),
+        ("a.b", 3),
+    ]
+    both = {**FIRST, **ABOVE}
+    built_on: dict[str, Any] = {"one": both, "two": {"builds_on": "one", **LAST}}
+    varied = {"variants": {"two": both, "one": {"data.batch_size": 4}}}
+    varied |= {"axes": {"objectives.mlm.rate": [0.2]}}
+    for content in ({"variants": built_on}, varied):
+        plan = plan_of(tmp_path, **content)
+        name = "two" if "axes" not in content else "two rate=0.2"
+        assert plan.configs[name, BASE]["model"]["objectives"]["mlm"]["rate"] == 0.2
+    path = write_study(tmp_path, settings=both)
+    study = open_study(path, tmp_path / "place", settings={"model.objectives.mlm.rate": 0.2})
+    assert study.planned.configs["both", BASE]["model"]["objectives"]["mlm"]["rate"] == 0.2
+
+
+@pytest.mark.parametrize("place", ["own", "of one", "of all"])
+def test_a_later_setting_of_an_evaluation_wins_over_an_earlier_one_above_it(
+    tmp_path: Path, place: str
+) -> None:
+    (first, above, last), entry = COLUMNS, {"config": "task.yaml"}
+    given: dict[str, Any] = {}
+    if place == "own":  # the entry's own settings over those of all
+        content: dict[str, Any] = {"evaluate_settings": first | above}
+        entry |= {"settings": last}
+    elif place == "of one":
+        content, entry = {}, entry | {"settings": first | above}
+        given = {f"x.{key}": value for key, value in last.items()}
+    else:
+        content, given = {"evaluate_settings": first | above}, last
+    path = write_study(tmp_path, evaluate={"x": entry}, **content)
+    study = open_study(path, tmp_path / "place", evaluate_settings=given)
+    assert study.planned.configs["both", "x"]["data"]["columns"] == {"text": "c"}
+
+
+BLIMP = {"evaluation": "minimal_pairs", "data": "nowhere.jsonl"}
+UNTRAINED: list[tuple[dict[str, Any], str]] = [
+    (
+        {"evaluate_settings": {"trainer.max_epochs": 1}},
+        r"evaluate_settings: found trainer\.max_epochs, but no evaluation is trained",
+    ),
+    (
+        {"seeds": {"pretrain": 2, "finetune": 2}},
+        r"seeds\.finetune: found \[1, 2\], but (there is no|no evaluation)",
+    ),
+    (
+        {"variants": {"a": {}, "b": {"evaluate.head.dropout": 0.2}}},
+        r"variant b: evaluate: found .*(no evaluation is trained|the study has none)",
+    ),
+]
+
+
+@pytest.mark.parametrize("evaluate", [{}, {"blimp": BLIMP}], ids=["none", "untrained"])
+@pytest.mark.parametrize(("content", "message"), UNTRAINED)
+def test_settings_of_evaluations_where_none_is_trained_are_refused(
+    content: dict[str, Any], message: str, evaluate: dict[str, Any], tmp_path: Path
+) -> None:
+    with pytest.raises(StudyError, match=message):
+        plan_of(tmp_path, evaluate=evaluate, **content)
+    plan_of(tmp_path, evaluate={**evaluate, "x": "task.yaml"}, **content)
+
+
+def test_the_step_of_the_weights_may_be_said_where_no_evaluation_is_trained(
+    tmp_path: Path,
+) -> None:
+    variants = {"early": {"evaluate.from_step": 3}, "late": {}}
+    plan = plan_of(
+        tmp_path,
+        evaluate={"blimp": BLIMP},
+        variants=variants,
+        settings={"checkpoint.save_top_k": -1},
+    )
+    assert plan.run_of("early", "blimp", 1).id != plan.run_of("late", "blimp", 1).id
+
+
+def test_an_evaluation_with_a_dot_in_its_name_has_settings_of_its_own(tmp_path: Path) -> None:
+    names = ("squad", "squad-v1.1", "squad-v1.1.hard")
+    path = write_study(tmp_path, evaluate=dict.fromkeys(names, "task.yaml"))
+    given = {f"{names[1]}.trainer.max_epochs": 1, f"{names[2]}.trainer.max_epochs": 5}
+    study = open_study(path, tmp_path / "place", evaluate_settings=given)
+    found = [study.planned.configs["both", name]["trainer"]["max_epochs"] for name in names]
+    assert found == [2, 1, 5]
 
 
 @pytest.mark.parametrize("name", ["fast", "mion", "slow", 3])

@@ -248,3 +248,46 @@ def test_a_run_amends_what_was_registered(tmp_path: Path) -> None:
     path.write_text(json.dumps(content), "utf-8")
     with pytest.raises(StudyError, match="damaged"):
         more.report()
+
+
+DATED = {"date": "2026-01-01T00:00:00+00:00", "plan_sha256": "0" * 64}
+
+
+def registered(study: Study, amendments: object) -> Study:
+    """Leave an analysis with a date, and what was put where its amendments are."""
+    study.claim()
+    path = study.study_dir / ANALYSIS
+    content = json.loads(path.read_text("utf-8"))
+    path.write_text(json.dumps({**content, **DATED, "amendments": amendments}), "utf-8")
+    return study
+
+
+def test_amendments_that_are_null_are_none(tmp_path: Path) -> None:
+    study = registered(opened(tmp_path, **EVALUATE), None)
+    assert not [line for line in study.scores().remarks if "amended" in line]
+    assert study.freeze("now")  # the digest of the runs is another
+    content = json.loads((study.study_dir / ANALYSIS).read_text("utf-8"))
+    assert [each["reason"] for each in content["amendments"]] == ["now"]
+    assert [line for line in study.scores().remarks if "amended on 20" in line]
+
+
+@pytest.mark.parametrize("key", ["date", "changes", "sha256", "runs_done"])
+def test_an_amendment_that_lacks_a_key_is_a_damage(key: str, tmp_path: Path) -> None:
+    study = opened(tmp_path, **EVALUATE)
+    whole: dict[str, Any] = {**DATED, "runs_done": 0, "changes": ["x"], "sha256": "0" * 64}
+    whole["analysis"] = study.analysis()
+    registered(study, [whole])
+    assert [line for line in study.scores().remarks if "amended on 2026" in line]
+    registered(study, [{name: each for name, each in whole.items() if name != key}])
+    with pytest.raises(StudyError, match=r"analysis\.json: damaged"):
+        study.scores()
+
+
+@pytest.mark.parametrize("amendments", [{"date": "2026"}, "2026", 3, [3], [None]], ids=repr)
+def test_amendments_that_are_no_list_of_mappings_are_a_damage(
+    amendments: object, tmp_path: Path
+) -> None:
+    study = registered(opened(tmp_path, **EVALUATE), amendments)
+    for use in (study.scores, study.freeze):
+        with pytest.raises(StudyError, match=r"analysis\.json: damaged"):
+            use()

@@ -243,3 +243,15 @@ def test_any_pair_is_compared_on_its_own():
 def test_a_pair_that_is_none(one: str, other: str):
     with pytest.raises(StudyError, match=f"report nsp: found '{other}'.*expected two variants"):
         report_of(made_up_study()).pair(one, other)
+
+
+def test_planned_looks_count_in_the_table_of_axes():
+    study = factorial({"rate": RATES, "unit": UNITS}, [0.70, 0.74, 0.71, 0.79], 0.01)
+    alone = [each.comparisons[ACCURACY.name] for each in effects_of_axes(study)]
+    study.looks = 3
+    found = [each.comparisons[ACCURACY.name] for each in effects_of_axes(study)]
+    for one, other in zip(alone, found, strict=True):
+        assert other.p == one.p
+        assert other.p_adjusted == pytest.approx(min(1.0, 3 * one.p_adjusted))
+        assert other.family == 3 * one.family
+    assert any(each.p_adjusted < 1 for each in found)

@@ -141,7 +141,7 @@ def test_a_metric_that_runs_do_not_have(tmp_path: Path) -> None:
 
 def test_an_evaluation_that_is_called_as_an_objective(tmp_path: Path) -> None:
     # its figures would hide the objective's, and a measure of `decide` among them
-    with pytest.raises(StudyError, match="evaluate.mlm: found the name of an objective"):
+    with pytest.raises(StudyError, match=r"evaluate\.mlm: found the name of an objective"):
         opened(tmp_path, evaluate={"mlm": "task.yaml"})
 
 

@@ -1,5 +1,7 @@
 """Whether a control explains an effect away."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from statsmodels.stats.multitest import multipletests
@@ -69,3 +71,52 @@ def test_noise_leaves_it_open() -> None:
     scores.measures = [GLUE]
     (line,) = control_findings(scores, compare_study(scores, draws=0))
     assert "it is open whether" in line
+
+
+def test_planned_looks_count_in_what_is_said_of_controls() -> None:
+    scores = study(0.85, 0.83)
+    alone = compare_controls(scores)
+    scores.looks = 2
+    for key, found in compare_controls(scores).items():
+        assert alone[key].p_adjusted is not None
+        assert found.p_adjusted == pytest.approx(min(1.0, 2 * (alone[key].p_adjusted or 0)))
+
+
+def alike(controls: int, margin: float = 0.02) -> StudyScores:
+    """Return a study of a variant and controls that reach about what it does."""
+    scores = study(0.85, 0.8505, noise=0.006)
+    scores.measures = [replace(GLUE, margin=margin)]
+    first = scores.variants["more steps"]
+    values = np.array(list(first.cells[GLUE.name].values.values()))
+    for number in range(1, controls):
+        moved = Cell(dict(enumerate((values + 0.002 * number).tolist())))
+        scores.variants[f"control {number}"] = replace(first, cells={GLUE.name: moved})
+    return scores
+
+
+def test_what_is_as_good_as_a_control_names_it() -> None:
+    scores = alike(controls=1)
+    (line,) = control_findings(scores, compare_study(scores, draws=0))
+    assert "wide − more steps: as good as more steps, within 2.0 points" in line
+    assert "as good as the baseline" not in line
+
+
+def test_equivalences_of_several_controls_are_corrected_over_all_of_them() -> None:
+    scores = alike(controls=3)
+    found = compare_controls(scores)
+    names = ["more steps", "control 1", "control 2"]
+    assert [control for control, _ in found] == names
+    one_by_one = []
+    for name in names:
+        one = alike(controls=3)
+        for other in set(names) - {name}:
+            one.variants[other].control_of = None
+        one_by_one.append(compare_controls(one)[name, GLUE.name].p_equivalent)
+    adjusted = multipletests(one_by_one, method="holm")[1]
+    for each, p, alone in zip(found.values(), adjusted, one_by_one, strict=True):
+        assert each.p_equivalent == pytest.approx(p)
+        assert alone is not None
+    assert found[names[0], GLUE.name].p_equivalent > one_by_one[0]
+    scores.looks = 2
+    for each, p in zip(compare_controls(scores).values(), adjusted, strict=True):
+        assert each.p_equivalent == pytest.approx(min(1.0, 2 * p))

@@ -12,7 +12,7 @@ from scipy import stats
 
 from bertlab_studies.errors import StudyError
 from bertlab_studies.report.contrast_noise import PRIOR
-from bertlab_studies.report.earlier_noise import read_record
+from bertlab_studies.report.earlier_noise import Entry, Kind, read_record, record
 from bertlab_studies.report.seed_noise import EarlierNoise
 from bertlab_studies.report.statistics import compare_study
 from bertlab_studies.study import Study
@@ -147,6 +147,17 @@ def test_a_wrong_line_is_refused_by_name(reason: str, tmp_path: Path) -> None:
     with pytest.raises(StudyError, match=r"noise.jsonl:2: "):
         finished(tmp_path / "a").report(record=record)  # nothing is added to what is no record
     assert record.read_text("utf-8").count("\n") == 2
+
+
+@pytest.mark.parametrize("end", ["\n", ""])
+def test_a_record_may_end_without_a_line_feed(end: str, tmp_path: Path) -> None:
+    kind = Kind("f1", "bert", "a.txt", "max_steps 6", "all")
+    first, second = (Entry("s", (run,), kind, 1e-4, 2) for run in ("ab", "cd"))
+    path = tmp_path / "noise.jsonl"
+    path.write_text(json.dumps(first.plain()) + end, "utf-8")
+    assert record(path, [first, second]) == 1
+    assert read_record(path) == [first, second]
+    assert path.read_bytes().count(b"\n") == 2
 
 
 @pytest.mark.parametrize("content", [b"\xff\n", b"base: x\n", b"[" * 100_000, b"1" * 2**24 + b"1"])

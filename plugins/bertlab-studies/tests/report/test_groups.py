@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from bertlab_pages.plot_axes import SETTINGS
+from bertlab_studies.errors import StudyError
 from bertlab_studies.plan.study_file import BASE
 from bertlab_studies.report.collect import collect
 from bertlab_studies.report.group_report import (
@@ -58,6 +59,19 @@ def study(tmp_path: Path) -> Study:
 
 def collected(study: Study) -> StudyScores:
     return collect(study.config, study.planned, study.study_dir)
+
+
+def test_values_of_a_report_are_over_the_rows_that_all_runs_scored(study: Study) -> None:
+    leave(study, "both", 1, [1.0, 0.5, 0.0, 1.0])
+    leave(study, "mlm", 1, [0.0, None, 1.0, 1.0])
+    found = study.scores()
+    assert found.variants["both"].cells["blimp accuracy"].values == {1: pytest.approx(2 / 3)}
+    assert found.variants["mlm"].cells["blimp accuracy"].values == {1: pytest.approx(2 / 3)}
+    (line,) = [each for each in report_of(found).warnings if "could not score" in each]
+    assert line.startswith("blimp accuracy: 1 rows that some run could not score are left out")
+    leave(study, "mlm", 2, [None, 0.0, None, None])
+    with pytest.raises(StudyError, match=r"study study: blimp accuracy: no row was scored by all"):
+        study.scores()
 
 
 def test_means_are_over_the_rows_that_all_runs_scored(study: Study) -> None:

@@ -15,8 +15,10 @@ from bertlab.api.task import Head
 from bertlab.errors import PluginError
 from bertlab.heads.sentences import SingleSentence
 from bertlab.training.predictions import open_sink
+from bertlab_studies.errors import StudyError
 from bertlab_studies.plan.tuning import Rows
-from bertlab_studies.report.row_scores import evaluated_rows, row_scores
+from bertlab_studies.report.row_scores import evaluated_rows, keep_common_rows, row_scores
+from bertlab_studies.study_scores import Cell
 from bertlab_tasks.span import Span
 from bertlab_tasks.tagging import Tagging
 from tests.heads.samples import built, rows_of
@@ -352,3 +354,24 @@ def test_no_half_of_one_row(tmp_path: Path) -> None:
     path.write_text(json.dumps(labelled(("a", "a"))[0]) + "\n", "utf-8")
     found = [row_scores(path, "accuracy", 1.0, half) for half in (Rows.CHOOSE, Rows.DECIDE)]
     assert sum(each is None for each in found) == 1
+
+
+def test_values_are_the_means_over_the_rows_that_all_runs_scored() -> None:
+    nan = float("nan")
+    one = Cell({1: 0.5, 2: 0.75}, examples={1: np.array([1, nan, 0, 0.5]), 2: np.ones(4)})
+    # its second run has left no scores of rows, and cannot be compared over the same
+    other = Cell({1: 2 / 3, 2: 0.9}, examples={1: np.array([0, 1, 1, nan])})
+    (said,) = keep_common_rows([one, other])
+    assert said.startswith("2 rows that some run could not score")
+    assert said.endswith("; 1 runs keep no scores of rows, and are left out")
+    assert (one.values, other.values) == ({1: 0.5, 2: 1.0}, {1: 0.5})
+    assert [each.tolist() for each in one.examples.values()] == [[1.0, 0.0], [1.0, 1.0]]
+    assert other.examples[1].tolist() == [0.0, 1.0]
+    assert not keep_common_rows([one, other])  # there is nothing to leave out any more
+
+
+@pytest.mark.parametrize("scores", [([1, np.nan], [np.nan, 1]), ([1, 0], [np.nan, np.nan])])
+def test_runs_that_have_no_row_in_common_are_refused(scores: tuple[list[float], ...]) -> None:
+    cells = [Cell({1: 1.0}, examples={1: np.array(each, float)}) for each in scores]
+    with pytest.raises(StudyError, match="no row was scored by all runs"):
+        keep_common_rows(cells)

@@ -56,3 +56,14 @@ def test_the_report_has_a_table_of_steps_in_each_form(ladder):
     for variant in ladder.variants.values():
         variant.builds_on = None
     assert "What each step adds" not in markdown(report_of(ladder))
+
+
+def test_planned_looks_count_in_the_table_of_steps(ladder):
+    alone = {each.variant: each.comparisons[LOSS.name] for each in steps_of(ladder)}
+    ladder.looks = 4
+    for step in steps_of(ladder):
+        one, found = alone[step.variant], step.comparisons[LOSS.name]
+        assert found.p == one.p
+        assert found.p_adjusted == pytest.approx(min(1.0, 4 * one.p_adjusted))
+        assert found.family == 4 * one.family
+        assert found.detectable > one.detectable
