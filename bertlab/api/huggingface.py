@@ -168,9 +168,8 @@ def whole_number(path: Path, key: str, found: object, minimum: int) -> int:
     """Return a whole number of a ``config.json``; raise CheckpointError if it is none."""
     # isinstance would take JSON's true for 1
     if type(found) is not int or found < minimum:
-        raise CheckpointError(
-            f"{path}: found {key} {found!r}, expected a whole number of at least {minimum}"
-        )
+        expected = f"a whole number of at least {minimum}"
+        raise CheckpointError(f"{path}: found {key} {found!r}, expected {expected}")
     return found
 
 

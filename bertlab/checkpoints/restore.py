@@ -25,13 +25,7 @@ from bertlab.checkpoints.run_directory import MANIFEST_FILE, give_up, is_first_p
 from bertlab.checkpoints.tensor_files import LoadReport, load_matching
 from bertlab.checkpoints.training_state import refusing_config
 from bertlab.config.request import Request
-from bertlab.config.yaml_files import (
-    Config,
-    differences,
-    split_arguments,
-    value_at,
-    yaml_inline,
-)
+from bertlab.config.yaml_files import Config, differences, split_arguments, value_at, yaml_inline
 from bertlab.data.module import EvaluationRows, TaskData
 from bertlab.data.sources import explain_no_checkpoint, is_hub_name, no_such_run
 from bertlab.errors import CheckpointError, ConfigError, TokenizerError, say
@@ -78,9 +72,10 @@ def read_checkpoint(request: Request, command: str) -> Pretrained | None:
         run = last_run(request)
         if run is None and command != "fit":
             raise CheckpointError(f"--ckpt_path {LAST}: no run of this config has a checkpoint")
-        if value_at(request.values, "checkpoint.dirpath") is not None:
-            there = "--ckpt_path DIRPATH/last.ckpt --config RUN/config.yaml goes on with it"
-            raise CheckpointError(f"--ckpt_path {LAST}: found checkpoint.dirpath; {there}")
+        there = Path(str(value_at(request.values, "checkpoint.dirpath")), LAST_FILE)
+        if there.is_file():
+            goes_on = f"--ckpt_path {there} goes on with it, in a new run directory"
+            raise CheckpointError(f"--ckpt_path {LAST}: found checkpoint.dirpath; {goes_on}")
         if run is None and request.run_dir is not None:  # ended before its first checkpoint
             give_up(Path(request.run_dir))
         path = None if run is None else str(run)

@@ -262,9 +262,8 @@ class _Copy:
                 if type(name) is not str or not 0 < len(name) <= _LONGEST:
                     raise _damaged(self.source, key or "its config", name, "keys that are text")
                 if name in CLASS_KEYS:
-                    raise CheckpointError(
-                        f"{self.source}: {key}: found {name}, which names a class; {advice()}"
-                    )
+                    place = f"{self.source}: {key}"
+                    raise CheckpointError(f"{place}: found {name}, which names a class; {advice()}")
             return {
                 name: self.of(each, f"{key}.{name}" if key else name, depth + 1)
                 for name, each in value.items()

@@ -121,19 +121,20 @@ def computed(config: Config, by_place: bool) -> Config:
         SEED_SECTION: Seeds.of(config).apart(config["seed_everything"]),
         "model": {key: value for key, value in config["model"].items() if key != "init_from"},
     }
-    of_packages = (key for key, said in package_keys().items() if key in said.decides)
-    kept |= {key: config.get(key) for key in (*_WHOLE, *of_packages)}
+    kept |= {key: config.get(key) for key in _WHOLE}
+    for key, said in package_keys().items():
+        if key in said.decides:  # in the form of today, whatever was recorded
+            kept[key] = (said.as_recorded or dict)(dict(config)).get(key)
     for section, free in _FREE.items():
         kept[section] = {key: value for key, value in config[section].items() if key not in free}
     if not by_place:
         kept["data"] = without_places(kept["data"], "")
         if heads := kept["data"].get("heads"):
-            own = {name: without_places(each, "") for name, each in heads.items()}
-            kept["data"]["heads"] = own
+            kept["data"]["heads"] = {name: without_places(each, "") for name, each in heads.items()}
         if text := kept["data"].get("objectives"):
-            own = without_places(text, "")
+            own = without_places(text, "").items()
             kept["data"]["objectives"] = {
-                key: value for key, value in own.items() if key not in _FREE["data"]
+                key: each for key, each in own if key not in _FREE["data"]
             }
     return kept
 

@@ -36,7 +36,7 @@ def take_dotted(content: Config, above: str = "") -> list[tuple[str, object]]:
     found: list[tuple[str, object]] = []
     for name in [*content]:
         key = f"{above}{name}"
-        if isinstance(name, str) and "." in name:
+        if isinstance(name, str) and "." in name and above != "model.heads.":
             found.append((key, content.pop(name)))
         elif SECTION.fullmatch(key) and isinstance(content[name], dict):
             found += take_dotted(content[name], f"{key}.")
@@ -70,9 +70,8 @@ def choose_head(config: Config, name: str | None, source: str, key: str) -> str 
         own = (config["model"].get("head") or {}).get("name")
         if name not in (None, own):
             there = "it has none" if own is None else f"it has one, {own}"
-            raise CommandError(
-                f"{key}: found {name!r}, but {source} does not have several ({there}); leave it out"
-            )
+            several = f"{source} does not have several ({there})"
+            raise CommandError(f"{key}: found {name!r}, but {several}; leave it out")
         return None
     if name is None and len(heads) == 1:
         return str(next(iter(heads)))

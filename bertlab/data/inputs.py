@@ -96,9 +96,8 @@ class TextRows(PredictedRows):
 def given_texts(texts: Sequence[str], text_pairs: Sequence[str] | None) -> Iterator[Example]:
     """Yield the rows of texts, and of a second text for each if there are any."""
     if text_pairs is not None and len(text_pairs) != len(texts):
-        raise ConfigError(
-            f"data.text_pair: found {len(text_pairs)} texts, expected {len(texts)} as data.text"
-        )
+        expected = f"{len(texts)} as data.text"
+        raise ConfigError(f"data.text_pair: found {len(text_pairs)} texts, expected {expected}")
     pairs: Sequence[str | None] = [None] * len(texts) if text_pairs is None else text_pairs
     for number, (text, pair) in enumerate(zip(texts, pairs, strict=True)):
         values = {"text": text} if pair is None else {"text": text, "text_pair": pair}
@@ -128,15 +127,14 @@ def texts_for_head(
         raise ConfigError(f"data.text: the head reads {names}, expected {expected}")
     if (text_pairs is None) != (len(needed) == 1):
         given, expected = ("none", "one") if text_pairs is None else ("one", "none: --text alone")
-        raise ConfigError(
-            f"data.text_pair: found {given}, but the head reads {names}; expected {expected}"
-        )
+        found = f"found {given}, but the head reads {names}"
+        raise ConfigError(f"data.text_pair: {found}; expected {expected}")
     for row in given_texts(texts or (), text_pairs):
-        found = list(row.values.values())
+        values = list(row.values.values())
         if splits:
-            yield Example({needed[0].name: words_of(found[0])}, row.where, {"text": found[0]})
+            yield Example({needed[0].name: words_of(values[0])}, row.where, {"text": values[0]})
         else:
-            named = zip(needed, found, strict=True)
+            named = zip(needed, values, strict=True)
             yield Example({column.name: text for column, text in named}, row.where)
 
 

@@ -49,6 +49,11 @@ class EvaluationRows:
     tasks: Sequence[str] | None = None  # config names of its tasks; None: all of the run
 
 
+def limited(batches: int, limit: float) -> int:
+    """Return the batches of an epoch under a limit of Lightning's, a share (float) or a number."""
+    return max(1, int(batches * limit)) if isinstance(limit, float) else min(batches, limit)
+
+
 class TaskData(LightningDataModule):
     """Data for tasks: connected to them first, then prepared, then encoded.
 
@@ -233,7 +238,9 @@ class TaskData(LightningDataModule):
         steps, epochs = trainer.max_steps, trainer.max_epochs
         found = math.inf if steps == -1 else float(steps)
         if epochs not in (None, -1):
-            found = min(found, float(epochs * self.steps_per_epoch()))
+            parts, limit = trainer.accumulate_grad_batches, trainer.limit_train_batches
+            steps = limited(parts * self.steps_per_epoch(), limit) // parts
+            found = min(found, float(epochs * steps))
         return found
 
     def samples(self, count: int) -> list[tuple[Sequence[Example], PackedBatch]]:

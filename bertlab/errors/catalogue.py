@@ -193,4 +193,5 @@ class OutOfMemoryError(BertlabError):
 def remedy_of(kind: type[BertlabError]) -> str:
     """Return what to do about a mistake: its class says so, or ``remedies.json`` of its code."""
     known = json.loads(Path(__file__).with_name("remedies.json").read_text("utf-8"))
-    return str(kind.remedy or known.get(kind.code, known[BertlabError.code]))
+    codes = (getattr(each, "code", None) for each in kind.__mro__)
+    return str(kind.remedy or next(known[code] for code in codes if code in known))

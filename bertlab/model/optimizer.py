@@ -14,7 +14,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from bertlab.api.encoder import Encoder
 from bertlab.api.optimizer import ParameterGroup, ParameterKind, Progress, factor_at
 from bertlab.api.task import Task
-from bertlab.data.module import TaskData
+from bertlab.data.module import TaskData, limited
 from bertlab.data.run_length import check_changes, is_endless
 from bertlab.errors import ConfigError, PluginError, nearest
 from bertlab.model.optimizer_config import OptimizerConfig
@@ -228,11 +228,9 @@ def _check_shares(trainer: Trainer, steps_per_epoch: int) -> None:
     batches = parts * steps_per_epoch
     for key in ("limit_train_batches", "val_check_interval"):
         found: int | float = getattr(trainer, key)
-        # as Lightning does: a share of an epoch, which a limit may have made shorter
-        if isinstance(found, float):
-            batches = max(1, int(batches * found))
-        else:
-            batches = min(batches, found) if key == "limit_train_batches" else found
+        # a share is one of an epoch, which a limit may have made shorter
+        is_limit = key == "limit_train_batches" or isinstance(found, float)
+        batches = limited(batches, found) if is_limit else int(found)
         if batches % parts:
             raise ConfigError(
                 f"trainer.{key}: found {found}, which is {batches} batches, expected a multiple of "

@@ -20,8 +20,10 @@ from torch.distributed import DistError
 
 from bertlab.api.batch import PackedBatch
 from bertlab.api.measures import is_share
+from bertlab.checkpoints.run_checkpoint import LAST_FILE
 from bertlab.checkpoints.run_directory import CONFIG_FILE, STAGES_FILE
 from bertlab.config.checkpoint_config import asks_for_more
+from bertlab.config.yaml_files import read_config, value_at
 from bertlab.errors import LostProcessError, NumericalError, causes, say
 from bertlab.files import explain_vanished_folder
 from bertlab.model.module import BertModule
@@ -118,7 +120,9 @@ def _command(run: Path, *more: str) -> str:
     # Path.is_file() raises an error where a name is too long
     files = [each for each in places if os.path.isfile(each)]  # noqa: PTH113
     config = ["--config", str(files[0])] if files and asks_for_more(files[0]) else []
-    return shlex.join(["bertlab", "fit", "--ckpt_path", str(run), *config, *more])
+    kept = value_at(read_config(files[0]), "checkpoint.dirpath") if config else None
+    path = str(run if kept is None else Path(str(kept), LAST_FILE))
+    return shlex.join(["bertlab", "fit", "--ckpt_path", path, *config, *more])
 
 
 def _stopped(trainer: Trainer, go_on: str) -> int:

@@ -74,11 +74,14 @@ def test_a_run_whose_checkpoints_lie_elsewhere_is_not_looked_for(
     """Its run would be taken for one that has none yet, and be begun anew."""
     if begun:
         shutil.copytree(tiny_run, place / "runs" / "tiny")
+    shutil.copytree(tiny_run / "checkpoints", place / "kept")
     elsewhere = ("--checkpoint.dirpath", place / "kept")
     code, _, error = bertlab("fit", "--config", tiny_config, "--ckpt_path", "last", *elsewhere)
     assert code == 2
-    assert "--ckpt_path last: found checkpoint.dirpath; --ckpt_path DIRPATH/last.ckpt" in error
-    assert [each.name for each in place.iterdir()] == ["runs"] * begun
+    assert (
+        f"--ckpt_path last: found checkpoint.dirpath; --ckpt_path {place}/kept/last.ckpt" in error
+    )
+    assert sorted(each.name for each in place.iterdir()) == ["kept", *["runs"] * begun]
 
 
 def test_a_finished_run_without_checkpoints_is_not_written_over(

@@ -100,7 +100,7 @@ class Corpus:
 
     def __post_init__(self) -> None:
         if not re.fullmatch("[a-z]{2,3}", self.language):  # anything else would be read as English
-            code = "an ISO 639 code, such as de"
+            code = "an ISO 639 code in small letters, as de"
             raise ConfigError(f"language: found {self.language!r}, expected {code}")
 
     @classmethod

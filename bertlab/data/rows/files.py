@@ -165,8 +165,8 @@ def evaluation_splits(
 ) -> dict[str, str] | None:
     """Return splits by name, a single one under an empty name; None if there is no such split."""
     if isinstance(given, dict) and (not given or "train" in given):
-        found = "none" if not given else "train, which is the name of what is trained on"
-        raise ConfigError(f"data.{default}: found {found}; expected sets by other names")
+        found = "train, the name of what is trained on; expected" if given else "none, expected"
+        raise ConfigError(f"data.{default}: found {found} sets by names of their own")
     if given is not None:
         return given if isinstance(given, dict) else {"": given}
     has_splits = source is not None and train is None and not is_one_file(source)

@@ -280,9 +280,8 @@ def _cells(
                 "; data.delimiter and data.quote tell another form, and a file "
                 "separated by tabs, without quotes, is format tsv"
             )
-        raise DataError(
-            f"{held.name}:{start}: malformed CSV in the row that begins here ({error}); {advice}"
-        ) from None
+        found = f"malformed CSV in the row that begins here ({error})"
+        raise DataError(f"{held.name}:{start}: {found}; {advice}") from None
 
 
 def _column_names(name: str, number: int, cells: list[str]) -> tuple[str, ...]:
@@ -327,9 +326,8 @@ def read_json(path: str | File, reading: RowReading = PLAIN) -> RawExamples:
     where, first = ahead[-1]
     if isinstance(first, Unreadable):  # all are
         raise first.error
-    form = (
-        "a JSON array of objects" if where.startswith(f"{name}: row ") else "a JSON object a line"
-    )
+    is_array = where.startswith(f"{name}: row ")
+    form = "a JSON array of objects" if is_array else "a JSON object a line"
     return RawExamples(name, tuple(first), chain(ahead, rows), rows_vary=True, form=form)
 
 

@@ -12,7 +12,7 @@ from lightning.pytorch.trainer.states import TrainerFn
 
 from bertlab import check_at_least
 from bertlab.api import ConfigError, Example, TaskData, Tokenizer
-from bertlab.extend import RESULTS_FILE, BertModule, Results, make_folder, write_json
+from bertlab.extend import RESULTS_FILE, BertModule, Results, limited, make_folder, write_json
 from bertlab_evaluations.contract import EvaluatedModel
 from bertlab_evaluations.entries import EvaluationEntry, read_entries
 from bertlab_evaluations.evaluate import (
@@ -91,7 +91,8 @@ class EvaluationsAlong(Callback):
             ConfigError: the model is never looked at after so many steps.
             DataError: the rows cannot be read.
         """
-        if self.every is not None:
+        # fast_dev_run has its own few batches
+        if self.every is not None and not getattr(trainer, "fast_dev_run", False):
             _check_every(self.every, trainer, data)
         self.end = data.total_steps(trainer)
         assert self.rows.keys(), "read_entries() refuses none"
@@ -161,6 +162,8 @@ def _steps_between_looks(trainer: Trainer, data: TaskData) -> float | None:
     # steps of changing sizes are one epoch
     is_even = isinstance(data.sequences_per_step(), int)
     epoch = data.steps_per_epoch() if is_even else data.total_steps(trainer)
+    if math.isfinite(epoch):
+        epoch = limited(parts * int(epoch), trainer.limit_train_batches) // parts
     epochs = trainer.check_val_every_n_epoch or 1
     if interval == 1.0:
         return epoch * epochs

@@ -155,7 +155,7 @@ def embed_texts(
         window_stride: tokens from the start of a window to the next one's; half of one if None.
 
     Raises:
-        ConfigError: there is no such layer, or no such way to combine or pool.
+        ConfigError: there is no such layer, or no such way to combine or pool, or a number is none.
         DataError: there is no text, or one is too long or no str.
     """
     # the items of a DataFrame are the names of its columns, those of a set have no order
@@ -168,24 +168,33 @@ def embed_texts(
     _check_choice("pool", pool, Pool)
     if window_pooling is not None:
         _check_choice("window_pooling", window_pooling, Pooling)
-    check_at_least("batch_size", batch_size, 1)
+    size = _whole_number("batch_size", batch_size)
+    check_at_least("batch_size", size, 1)
+    stride = None if window_stride is None else _whole_number("window_stride", window_stride)
     places = _whole_numbers(layers)
     check_layers(places, model.encoder.num_hidden_layers + 1, "layers")
-    check_windows(window_pooling, window_stride, pool)
+    check_windows(window_pooling, stride, pool)
     longest = model.encoder.max_position_embeddings
-    windows = window_pooling and Windows(longest, window_pooling, window_stride)
+    windows = window_pooling and Windows(longest, window_pooling, stride)
     sequences = [_ids(model, text, number, bool(windows)) for number, text in enumerate(listed)]
     if not sequences:
         raise DataError("found no text to embed, expected one or more")
     choice = FeatureChoice(places, combine, pool, windows)
     found: dict[int, Tensor] = {}
-    for numbers in batches_by_length([len(each) for each in sequences], batch_size):
+    for numbers in batches_by_length([len(each) for each in sequences], size):
         ids = [sequences[number] for number in numbers]
         # batches come by length; found puts the vectors into the order of the texts again
-        vectors = text_features(model.encoder, ids, choice, batch_size)
+        vectors = text_features(model.encoder, ids, choice, size)
         found |= dict(zip(numbers, vectors, strict=True))
     # (N, D), or (T, D) without pooling; float(), as NumPy has no bfloat16
     return torch.cat([found[n] for n in range(len(sequences))]).float().cpu().numpy()
+
+
+def _whole_number(key: str, found: Any) -> int:  # noqa: ANN401  of a call from Python
+    try:
+        return index(found)
+    except TypeError:
+        raise ConfigError(f"{key}: found {found!r:.80}, expected a whole number") from None
 
 
 def _whole_numbers(layers: Sequence[int]) -> list[int]:

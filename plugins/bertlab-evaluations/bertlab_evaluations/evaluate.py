@@ -32,7 +32,9 @@ from bertlab.extend import (
     machine_facts,
     make_folder,
     manifest,
+    model_of,
     read_manifest,
+    read_pretrained,
     read_rows,
     say,
     without_secrets,
@@ -184,13 +186,16 @@ def evaluate_source(
     )
 
     keep_freed_memory()
-    model = load(source)
+    read = read_pretrained(source)
+    weights = read.weights_digest()  # before they are let go
+    model = model_of(read)
     checkpoints = _words_checkpoints(model) if along else {}
     folder = Path(output) if output is not None else _default_folder(model)
     if output is None:  # RUN/evaluations/step-800, in a run that may come from anywhere
         check_nothing_leads_out(folder.parent.parent, name=folder.parent.name)
     in_run = output is None and _run_of(model) is not None
-    results = _other_results(folder, model, {each.name for each in entries}, in_run)
+    identity = _identity(model, weights)
+    results = _other_results(folder, identity, {each.name for each in entries}, in_run)
     rows = {entry.name: read_entry_rows(entry) for entry in entries}
     with explain_failed_write(f"output: {folder} cannot be written"), _made(folder):
         evaluated = []
@@ -211,7 +216,7 @@ def evaluate_source(
             evaluated.append(Evaluated(entry.name, entry.data, entry.evaluation, result, groups))
         *_, page = write_pages(folder, source, evaluated)
         content = {name: fingerprint(found) for name, found in rows.items()}
-        facts = _manifest(model, entries, command, checkpoints, content)
+        facts = _manifest(model, identity, entries, command, checkpoints, content)
         write_json(folder / MANIFEST_FILE, without_secrets(facts))
         write_json(folder / RESULTS_FILE, results)  # the last: the evaluation is whole
     add_to_json(output=folder)
@@ -275,28 +280,31 @@ def _run_of(model: PretrainedModel) -> Path | None:
     return model.path.parent.parent if model.path is not None and is_in_run else None
 
 
-def _identity(model: PretrainedModel) -> dict[str, Any]:
-    """Return what a manifest says of a model."""
+def _identity(model: PretrainedModel, weights: str) -> dict[str, Any]:
+    """Return what a manifest says of a model, which may be at another path by now."""
     return {
         "model": model.source,
         "step": model.global_step,
         "tokenizer": model.tokenizer.fingerprint,
+        "weights": weights,
     }
 
 
-def _other_results(folder: Path, model: PretrainedModel, names: Set[str], in_run: bool) -> Results:
+def _other_results(
+    folder: Path, identity: Mapping[str, Any], names: Set[str], in_run: bool
+) -> Results:
     """Return the figures that other evaluations of a model have written into a folder.
 
     Args:
         folder: to be written.
-        model: that is scored.
+        identity: of the model that is scored.
         names: of the evaluations that it is scored by now.
         in_run: the folder is that of the model's own run and step, whatever the run was called.
 
     Raises:
         OutputError: they are of another model, or damaged.
     """
-    before, now = read_manifest(folder), without_secrets(_identity(model))
+    before, now = read_manifest(folder), without_secrets(identity)
     results = {
         name: value
         for name, value in earlier_results(folder).items()
@@ -304,12 +312,16 @@ def _other_results(folder: Path, model: PretrainedModel, names: Set[str], in_run
     }
     if not results or not before:  # a run that scores itself along its way writes no manifest
         return results
-    found, source = str(before.get("model")), str(now["model"])
-    is_same = in_run or found == source or Path(found).resolve() == Path(source).resolve()
+    if "weights" in before:
+        is_same = before["weights"] == now["weights"]
+    else:  # of an earlier bertlab: as far as the path says
+        found, source = str(before.get("model")), str(now["model"])
+        is_same = in_run or found == source or Path(found).resolve() == Path(source).resolve()
     if is_same and all(before.get(key) == now[key] for key in ("step", "tokenizer")):
         return results
     there, here = (
-        f"{each.get('model')} (step {each.get('step')}, tokenizer {str(each.get('tokenizer'))[:8]})"
+        f"{each.get('model')} (step {each.get('step')}, tokenizer {str(each.get('tokenizer'))[:8]}"
+        f", weights {str(each.get('weights'))[:8]})"
         for each in (before, now)
     )
     raise OutputError(
@@ -320,6 +332,7 @@ def _other_results(folder: Path, model: PretrainedModel, names: Set[str], in_run
 
 def _manifest(
     model: PretrainedModel,
+    identity: Mapping[str, Any],
     entries: Sequence[EvaluationEntry],
     command: Sequence[str],
     checkpoints: Mapping[int, Path],
@@ -329,7 +342,7 @@ def _manifest(
     facts = {
         **facts_of(plugins),
         "command": ["bertlab", *command],
-        **_identity(model),
+        **identity,
         "words_checkpoints": list(checkpoints),
         **machine_facts(model.evaluated().device),
         "rows": dict(rows),

@@ -159,34 +159,41 @@ class SixStepsAnEpoch:
         return 8
 
 
-def a_trainer(interval: float, parts: int, epochs: int = 1) -> Any:
+def a_trainer(interval: float, parts: int, epochs: int = 1, limit: float = 1.0) -> Any:
     return SimpleNamespace(
         val_check_interval=interval,
         accumulate_grad_batches=parts,
+        limit_train_batches=limit,
         check_val_every_n_epoch=None if isinstance(interval, int) else epochs,
     )
 
 
 @pytest.mark.parametrize(
-    ("interval", "parts", "epochs", "looks"),
+    ("interval", "parts", "epochs", "limit", "looks"),
     [
-        (4, 2, 1, 2),  # Lightning counts batches
-        (3, 1, 1, 3),
-        (1.0, 1, 1, 6),  # the default: each epoch
-        (1.0, 2, 3, 18),
-        (0.5, 2, 1, 3),
+        (4, 2, 1, 1.0, 2),  # Lightning counts batches
+        (3, 1, 1, 1.0, 3),
+        (1.0, 1, 1, 1.0, 6),  # the default: each epoch
+        (1.0, 2, 3, 1.0, 18),
+        (0.5, 2, 1, 1.0, 3),
+        (1.0, 1, 1, 2, 2),  # an epoch is shorter
+        (1.0, 2, 2, 0.5, 6),
+        (0.5, 1, 1, 4, 2),
     ],
 )
 def test_evaluate_every_is_a_multiple_of_the_steps_between_looks(
-    data: Path, interval: float, parts: int, epochs: int, looks: int
+    data: Path, interval: float, parts: int, epochs: int, limit: float, looks: int
 ) -> None:
-    trainer, rows = a_trainer(interval, parts, epochs), cast("TaskData", SixStepsAnEpoch())
+    trainer, rows = a_trainer(interval, parts, epochs, limit), cast("TaskData", SixStepsAnEpoch())
     entries = read_entries({"x": {"evaluation": "minimal_pairs", "data": str(data)}}, "evaluations")
     along = EvaluationsAlong(data.parent, entries, 2 * looks)
     along.prepare(trainer, rows)
     assert along.end == 12
     with pytest.raises(ConfigError, match=f"found {looks + 1}, expected a multiple of {looks},"):
         EvaluationsAlong(data.parent, [], looks + 1).prepare(trainer, rows)
+    # has its own few batches, and a look at their end
+    quick: Any = SimpleNamespace(**vars(trainer), fast_dev_run=2)
+    assert EvaluationsAlong(data.parent, entries, looks + 1).prepare(quick, rows)
 
 
 @pytest.mark.parametrize(("interval", "parts", "epochs"), [(0.7, 1, 1), (0.5, 1, 2), (0.25, 2, 1)])

@@ -403,3 +403,16 @@ def test_layers_from_python_are_whole_numbers_of_any_kind(tiny_run: Path) -> Non
     for each in wrong:
         with pytest.raises(ConfigError, match=r"layers: found .*, expected a list of whole"):
             embed_texts(loaded, "a list", each)
+
+
+@pytest.mark.parametrize(
+    ("key", "found"),
+    [
+        *[("batch_size", each) for each in (2.0, "2", None)],
+        *[("window_stride", each) for each in (1.5, "3")],
+    ],
+)
+def test_numbers_from_python_are_whole(tiny_run: Path, key: str, found: Any) -> None:
+    given: dict[str, Any] = {"window_pooling": "mean", key: found}
+    with pytest.raises(ConfigError, match=f"{key}: found {found!r}, expected a whole number"):
+        embed_texts(load(tiny_run), "a list", **given)

@@ -1,6 +1,7 @@
 """What ``bertlab evaluate`` writes, where, and beside what that is there already."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from bertlab.api import DataError, EvaluationResult, ScoreGrid
 from bertlab_evaluations.entries import read_entries
@@ -28,12 +30,20 @@ def results_in(folder: Path) -> dict[str, float]:
     return found
 
 
+def train_on(checkpoint: Path) -> None:
+    content = torch.load(checkpoint, weights_only=True)
+    for each in content["state_dict"].values():
+        each.mul_(1.5)
+    torch.save(content, checkpoint)
+
+
 def test_figures_of_different_models_do_not_get_into_one_file(
     tiny_run: Path, pairs: Path, tmp_path: Path, bertlab: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for each in ("a", "b"):
         shutil.copytree(tiny_run / "checkpoints", tmp_path / each)  # as downloaded, of no run
+    train_on(tmp_path / "b/last.ckpt")
     command = ("minimal_pairs", "--data", pairs)
     assert bertlab("evaluate", "a/last.ckpt", *command, "--name", "first")[0] == 0
     code, _, error = bertlab("evaluate", "b/last.ckpt", *command, "--name", "second")
@@ -47,6 +57,35 @@ def test_figures_of_different_models_do_not_get_into_one_file(
     assert {name.partition("/")[0] for name in both} == {"first", "second"}
     (tmp_path / "evaluations/last/results.json").write_text('{"first/accuracy": 0.5}', "utf-8")
     assert bertlab("evaluate", "b/last.ckpt", *command, "--name", "first")[0] == 0
+    # a file of other weights at the path and the step of before
+    train_on(tmp_path / "b/last.ckpt")
+    code, _, error = bertlab("evaluate", "b/last.ckpt", *command, "--name", "second")
+    assert code == 2
+    assert re.search(r"found figures of b/last.ckpt \(.*, weights (\w+)\), expected .*, w", error)
+
+
+def test_figures_of_a_model_are_in_one_file_by_whatever_path_it_is_read(
+    tiny_run: Path, pairs: Path, tmp_path: Path, bertlab: Command
+) -> None:
+    out = tmp_path / "out"
+    command = ("minimal_pairs", "--data", pairs, "--output", out, "--name")
+    for name, source in (("first", tiny_run), ("second", tiny_run / "checkpoints/step-6.ckpt")):
+        code, _, error = bertlab("evaluate", source, *command, name)
+        assert code == 0, error
+    assert {"first/accuracy", "second/accuracy"} <= results_in(out).keys()
+
+
+def test_a_folder_of_before_weights_were_recorded_goes_by_the_path(
+    tiny_run: Path, pairs: Path, tmp_path: Path, bertlab: Command
+) -> None:
+    other = shutil.copy(tiny_run / "checkpoints/last.ckpt", tmp_path / "other.ckpt")
+    command = ("minimal_pairs", "--data", pairs, "--output", tmp_path / "out", "--name")
+    for name, source, expected in (("a", tiny_run, 0), ("b", tiny_run, 0), ("c", other, 2)):
+        assert bertlab("evaluate", source, *command, name)[0] == expected
+        file = tmp_path / "out/manifest.json"
+        content = json.loads(file.read_text("utf-8"))
+        content.pop("weights", None)
+        file.write_text(json.dumps(content), "utf-8")
 
 
 @pytest.mark.parametrize(

@@ -52,5 +52,19 @@ def bertlab_opens(command: str, request: "Request") -> "OpenedAdapter | None":
 
 
 def _as_recorded(config: dict[str, Any]) -> dict[str, Any]:
-    """Leave the key out where it is not given: runs of before go on as they are."""
-    return {key: each for key, each in config.items() if key != "schedules" or each}
+    """Leave the key out where it is not given; a schedule is named as briefly as may be."""
+    found = {key: each for key, each in config.items() if key != "schedules" or each}
+    if "schedules" in found:
+        found["schedules"] = _in_short(found["schedules"])
+    return found
+
+
+def _in_short(given: Any) -> Any:  # noqa: ANN401  of a config
+    """Return schedules with ``schedule: cosine`` in place of ``schedule: {name: cosine}``."""
+    if not isinstance(given, dict):
+        return given
+    short = {key: _in_short(each) for key, each in given.items()}
+    match given.get("schedule"):
+        case {"name": str(name), **rest} if not rest:
+            short["schedule"] = name
+    return short

@@ -56,6 +56,8 @@ class LoRA(Adapter):
         self, rank: int = 8, alpha: float = 16.0, targets: list[str] | None = None
     ) -> None:
         check_at_least("model.adapter.rank", rank, 1)
+        if isinstance(targets, str):  # whose items are its letters
+            raise ConfigError(f"model.adapter.targets: found {targets!r}, expected a list of names")
         self.rank, self.alpha, self.targets = rank, alpha, targets
         self.scale = alpha / rank
 

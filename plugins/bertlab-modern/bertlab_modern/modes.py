@@ -73,6 +73,8 @@ class OptimizerModes(Callback):
         checkpoint[_KEY] = self._trained
         # anew: a tensor that a state dict computes, as LoRA's merged weight, does not follow eval()
         state = trainer.strategy.lightning_module_state_dict()
+        if "averaging_state" in checkpoint:  # of Lightning's WeightAveraging, whose weights count
+            state = checkpoint["state_dict"]
         copies: dict[tuple[int, Any], Tensor] = {}  # one of weights that two modules share
         for name, each in state.items():
             place = (each.data_ptr(), each.shape)

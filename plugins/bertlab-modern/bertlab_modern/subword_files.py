@@ -2,7 +2,7 @@
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bertlab import nearest
@@ -116,17 +116,7 @@ def pair_layout(post_processor: Any, special: SpecialTokens, source: str) -> Pai
     Raises:
         TokenizerError: it adds something else than BERT's or RoBERTa's does.
     """
-    types = {}
-    for part in parts(post_processor):
-        kind = part.get("type")
-        if kind in _PROCESSORS:
-            types[kind] = part
-        elif kind is not None:
-            shown = str(kind)[:80]
-            raise TokenizerError(
-                f"{source}: post_processor.type: found {shown!r}, expected one of "
-                f"{', '.join(_PROCESSORS)}{nearest(shown, _PROCESSORS)}"
-            )
+    types = {part["type"]: part for part in _processors(post_processor, source)}
     if "RobertaProcessing" in types:
         return PairLayout(separators=2, second_type=0)
     template = types.get("TemplateProcessing")
@@ -143,6 +133,28 @@ def pair_layout(post_processor: Any, special: SpecialTokens, source: str) -> Pai
         f"{source}: post_processor: found {' '.join(name for name, _ in single)} and "
         f"{' '.join(names)}, expected {cls} A {sep} and {cls} A {sep} B {sep}"
     )
+
+
+def _processors(component: Any, source: str) -> Iterator[dict[str, Any]]:  # noqa: ANN401 (JSON)
+    """Yield a post-processor, and those in a ``Sequence``; none of it may lack its type."""
+    if component is None:
+        return
+    if not isinstance(component, dict):
+        raise TokenizerError(
+            f"{source}: post_processor: found {component!r:.80}, expected an object with its type"
+        )
+    kind = component.get("type")
+    if kind not in _PROCESSORS:
+        shown = str(kind)[:80]
+        found = "none" if kind is None else repr(shown)
+        raise TokenizerError(
+            f"{source}: post_processor.type: found {found}, expected one of "
+            f"{', '.join(_PROCESSORS)}{nearest(shown, _PROCESSORS)}"
+        )
+    yield component
+    inner = component.get("processors") if kind == "Sequence" else None
+    for each in inner if isinstance(inner, list) else ():
+        yield from _processors({} if each is None else each, source)
 
 
 def _pieces(template: dict[str, Any], key: str) -> list[tuple[str, int]]:

@@ -220,6 +220,12 @@ def test_each_target_is_part_of_a_name(targets: list[str], found: str, words: st
     assert words in str(raised.value)
 
 
+def test_a_text_in_place_of_targets_is_refused() -> None:
+    targets: Any = "attention"  # whose letters are parts of every name
+    with pytest.raises(bertlab.ConfigError, match=r"model.adapter.targets: found 'attention', exp"):
+        LoRA(targets=targets)
+
+
 @pytest.mark.slow
 def test_targets_that_are_not_there_are_refused(corpus: Path, tmp_path: Path) -> None:
     encoder = {"name": "bert", **SIZES}

@@ -3,15 +3,19 @@
 import json
 from pathlib import Path
 from shutil import copytree
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from lightning.pytorch import LightningModule
+from lightning.pytorch.callbacks import EMAWeightAveraging
 from torch import Tensor
 
 from bertlab.api.optimizer import OptimizerRecipe
 from bertlab.model.optimizer import build_optimizer, parameter_groups
 from bertlab.model.optimizer_config import OptimizerConfig
+from bertlab_modern.modes import OptimizerModes
 from bertlab_modern.sam import Sam
 from bertlab_modern.schedule_free import ScheduleFree
 from tests.conftest import Command
@@ -85,6 +89,32 @@ def test_a_run_goes_on_bit_by_bit_from_its_state(module: Module, name: str) -> N
 def checkpoint(run: Path, name: str = "last") -> dict[str, Any]:
     found: dict[str, Any] = torch.load(run / f"checkpoints/{name}.ckpt", weights_only=True)
     return found
+
+
+def test_averages_of_the_weights_stay_in_a_checkpoint(module: Module) -> None:
+    config = OptimizerConfig(learning_rate=RATE, recipe=ScheduleFree())
+    optimizer = build_optimizer(config, module)
+    owner = LightningModule()
+    owner.model = module
+    trainer: Any = SimpleNamespace(
+        optimizers=[optimizer],
+        strategy=SimpleNamespace(lightning_module_state_dict=owner.state_dict),
+    )
+    averages = EMAWeightAveraging(decay=0.5)
+    averages.setup(trainer, owner, "fit")
+    assert averages._average_model is not None
+    expected = {name: each.clone() for name, each in owner.state_dict().items()}  # of the start
+    for step in range(2):
+        give_gradients(module, step)
+        optimizer.step()
+    content: dict[str, Any] = {"state_dict": owner.state_dict()}
+    averages.on_save_checkpoint(trainer, owner, content)
+    OptimizerModes().on_save_checkpoint(trainer, owner, content)
+    assert content["state_dict"].keys() == expected.keys()
+    assert all(torch.equal(content["state_dict"][name], expected[name]) for name in expected)
+    trained = content["trained_weights"]
+    assert all(torch.equal(trained[name], content["current_model_state"][name]) for name in trained)
+    assert not all(torch.equal(trained[name], expected[name]) for name in trained)
 
 
 @pytest.mark.slow

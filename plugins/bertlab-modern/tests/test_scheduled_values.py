@@ -11,6 +11,8 @@ from torch import nn
 import bertlab
 from bertlab import ConfigError, MaskedLM
 from bertlab.cli.main import main
+from bertlab.config.recorded import computed
+from bertlab.config.yaml_files import read_config
 from bertlab.model.module import BertModule
 from bertlab_modern.scheduled_values import ScheduledValues
 
@@ -147,6 +149,21 @@ def test_what_cannot_be_is_refused(
     with pytest.raises(ConfigError, match=words):
         bertlab.fit(tiny_config, settings(tmp_path / "run", schedules))
     assert not (tmp_path / "run").exists()
+
+
+def test_a_schedule_is_compared_by_whatever_it_is_written(tiny_run: Path) -> None:
+    config = read_config(tiny_run / "config.yaml")
+
+    def with_schedule(schedule: Any) -> dict[str, Any]:
+        change = {"from": 0.1, "to": 0.0, "schedule": schedule}
+        return {**config, "schedules": {"optimizer": {"weight_decay": change}}}
+
+    short, long = with_schedule("cosine"), with_schedule({"name": "cosine"})
+    assert computed(short, by_place=True) == computed(long, by_place=True)
+    assert long == with_schedule({"name": "cosine"})
+    arguments = with_schedule({"name": "cosine", "cycles": 2})
+    for other in (with_schedule("linear"), arguments, {**config, "schedules": None}):
+        assert computed(other, by_place=True) != computed(short, by_place=True)
 
 
 def test_a_run_does_not_go_on_with_other_schedules(

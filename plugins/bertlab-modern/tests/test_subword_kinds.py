@@ -26,6 +26,7 @@ from subword_samples import tokenizer_called
 from tests.tokenizer.samples import TEXT
 
 CHARACTER_MAP = {"type": "Precompiled", "precompiled_charsmap": "QUJD"}
+ROBERTA = {"sep": ["[SEP]", 2], "cls": ["[CLS]", 1], "trim_offsets": True, "add_prefix_space": True}
 KINDS = ("bpe", "bpe-no-prefix", "roberta", "unigram", "unigram-cased")
 
 
@@ -152,6 +153,13 @@ def test_mlm_needs_a_mask(tmp_path: Path) -> None:
         (lambda c: c["post_processor"].update(single=[]), "post_processor: found"),
         (lambda c: c["post_processor"].update(type=["x"]), "post_processor.type: found .*'x'"),
         (lambda c: c["post_processor"].update(type="Template"), "mean 'TemplateProcessing'"),
+        # the backend would take it for RoBERTa's
+        (lambda c: c.update(post_processor=ROBERTA), "post_processor.type: found none, expected"),
+        (lambda c: c.update(post_processor="ByteLevel"), "post_processor: found 'ByteLevel'"),
+        (
+            lambda c: c.update(post_processor={"type": "Sequence", "processors": [ROBERTA]}),
+            "post_processor.type: found none, expected",
+        ),
         (lambda c: c.update(added_tokens=[{"id": 1}]), "added_tokens"),
         (lambda c: c["model"].update(unk_token=["a"]), r"model.unk_token: found \['a'\]"),
         # the backend would abort the process

@@ -20,11 +20,11 @@ from bertlab.extend import (
     write_text,
 )
 from bertlab_studies.errors import StudyChangedError, StudyError
-from bertlab_studies.execute.run_state import PLAN
 from bertlab_studies.plan.plan import Plan
 from bertlab_studies.plan.seeds import ADDED_SEEDS
 from bertlab_studies.plan.study_file import BASE, StudyConfig
 from bertlab_studies.settings import (
+    PLAN,
     STUDY_FILE,
     Overrides,
     find_study,
@@ -87,9 +87,10 @@ def _set_evaluations(content: Config, given: Overrides, where: str) -> Overrides
         evaluate = content["evaluate"] = {Path(str(each)).stem: each for each in evaluate}
     if not isinstance(evaluate, dict):
         return given
+    evaluate = content["evaluate"] = {str(name): each for name, each in evaluate.items()}  # 2018
     for key in list(given):
         # "squad-v1.1.model.lr" -> squad-v1.1, model.lr
-        names = [str(name) for name in evaluate if key.startswith(f"{name}.")]
+        names = [name for name in evaluate if key.startswith(f"{name}.")]
         if names:
             name = max(names, key=len)
             entry = evaluate[name]

@@ -47,14 +47,14 @@ from bertlab_studies.errors import StudyChangedError
 from bertlab_studies.execute.execution import FIT
 from bertlab_studies.execute.live_table import event_line
 from bertlab_studies.execute.local import LocalWorkers
-from bertlab_studies.execute.run_state import PLAN, STATE_ENTRIES, State, read_attempts
+from bertlab_studies.execute.run_state import STATE_ENTRIES, State, read_attempts
 from bertlab_studies.execute.schedule import Change, OnChange, Schedule, run_all
 from bertlab_studies.execute.warm_parent import WarmParent
 from bertlab_studies.plan.checks import check_config, known_encoder
 from bertlab_studies.plan.plan import PlannedRun
 from bertlab_studies.plan.seed_parts import seed_list
 from bertlab_studies.plan.study_file import BASE
-from bertlab_studies.settings import parse_value
+from bertlab_studies.settings import PLAN, parse_value
 
 FROM_SCRATCH = "from-scratch"
 PRE_TRAINED = "pre-trained"

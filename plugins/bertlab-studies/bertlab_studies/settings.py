@@ -12,6 +12,7 @@ from bertlab.extend import find_config, load_yaml, split_arguments
 from bertlab_studies.errors import StudyError
 
 STUDY_FILE = "study.yaml"  # in the directory of a study
+PLAN = "plan.json"  # there: what is asked of it
 # what a study says itself
 _TAKEN = {
     "config": "the file is the base of the study, or that of an evaluation",

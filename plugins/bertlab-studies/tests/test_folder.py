@@ -10,6 +10,8 @@ import yaml
 
 from bertlab.config.yaml_files import read_config
 from bertlab.errors import ConfigError
+from bertlab_studies.errors import StudyError
+from bertlab_studies.folder import read_study
 from bertlab_studies.plan.study_file import BASE
 from bertlab_studies.study import Study
 from bertlab_studies.study import study as open_study
@@ -264,3 +266,31 @@ def test_runs_of_an_address_with_a_password_are_those_of_the_study_that_is_kept(
         assert [run.id for run in again.runs] == [run.id for run in study.runs]
     other = opened(tmp_path, settings={"data.corpus": address.replace("corpus", "other")})
     assert {run.id for run in other.runs}.isdisjoint(run.id for run in study.runs)
+
+
+def test_runs_whose_data_differ_in_what_is_hidden_are_two(tmp_path: Path) -> None:
+    address = "https://example.org/uc?id="
+    variants = {name: {"data.corpus": address + name} for name in ("a", "b")}
+    study = opened(tmp_path, variants=variants, seeds=1)
+    assert len(study.runs) == 2
+    ids = [run.id for run in study.runs]
+    assert [run.id for run in opened(tmp_path, variants=variants, seeds=1).runs] == ids
+
+
+def test_an_evaluation_whose_name_is_a_number_has_settings_of_its_own() -> None:
+    content = {"name": "x", "evaluate": {2018: "a.yaml", 2019: "b.yaml"}}
+    found, _, _ = read_study(content, None, {"2018.trainer.max_epochs": 1})
+    assert found["evaluate"]["2018"]["settings"] == {"trainer.max_epochs": 1}
+    assert found["evaluate"]["2019"] == "b.yaml"
+
+
+def test_a_study_that_was_begun_keeps_settings_that_change_nothing(tmp_path: Path) -> None:
+    order = {"order": {"evaluation": "minimal_pairs", "data": "pairs.jsonl"}}
+    (tmp_path / "pairs.jsonl").write_text('{"good": "a b", "bad": "b a"}\n', "utf-8")
+    given = {"evaluate": order, "evaluate_settings": {"trainer.max_epochs": 1}}
+    with pytest.raises(StudyError, match="evaluate_settings: found"):
+        opened(tmp_path, **given)
+    opened(tmp_path, evaluate=order).claim()
+    kept = tmp_path / "study" / "study.yaml"
+    kept.write_text(kept.read_text("utf-8") + "evaluate_settings: {trainer.max_epochs: 1}\n")
+    assert open_study(str(tmp_path / "study")).runs

@@ -33,14 +33,13 @@ def _read_hub(location: str, split: str | None) -> RawExamples:
         if split is not None:
             raise DataError(f"{location}: found splits {own!r} and {split!r}, expected one of them")
         location, split = location.removesuffix(f":{own}").rstrip(":"), own
+    # hf:a -> hf:a::test, hf:a/b/c -> hf:a/b/c::test, hf:a:b -> hf:a:b:test
+    place = f"{location.rstrip(':')}{'' if config else ':'}:test"
     if name.count("/") == 2 and not config:  # OWNER/NAME/CONFIG
         name, _, config = name.rpartition("/")
     if not name or name.count("/") > 1:
         raise DataError(f"{location}: expected hf:OWNER/NAME or hf:OWNER/NAME/CONFIG")
     if split is None:
-        place = (
-            f"{location}{'' if config else ':'}:test"  # hf:a -> hf:a::test, hf:a:b -> hf:a:b:test
-        )
         raise DataError(f"{location}: which split is not said; give one, for example {place}")
     dataset = _load_hub(name, config, split, f"{location}: split {split!r}")
     return _raw_rows(dataset, f"{location} {split}")

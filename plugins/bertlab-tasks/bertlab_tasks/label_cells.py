@@ -155,10 +155,13 @@ def _of_columns(
     every = [cell for row in rows if isinstance(row, list) for cell in row]
     names = {str(cell).strip() for cell in every if not _is_empty(cell)}
     several = LabelCells(skips_empty=True, form="names in several columns")
-    if names and names.issubset(labels):
-        return several
     cells = {str(cell).strip().lower() for cell in every}
-    if not (cells <= {*_HOLDS, *_UNLABELLED} or cells <= {*_WORDS}):
+    may_hold = cells <= {*_HOLDS, *_UNLABELLED} or cells <= {*_WORDS}
+    # a label may be called 0, 1 or no: cells are no names where each column has its own label
+    has_label_each = len(known) == len(source) or all(name in labels for name in source)
+    if names and names.issubset(labels) and not (may_hold and has_label_each):
+        return several
+    if not may_hold:
         if not cells.isdisjoint(_HOLDS):
             odd = min(cells - {*_HOLDS})
             raise DataError(

@@ -43,6 +43,7 @@ from bertlab_tasks.span_windows import (
     gold_answers,
     window_features,
 )
+from bertlab_tasks.text_of_words import same_but_for_capitals
 
 
 class Span(Head):
@@ -309,12 +310,15 @@ def _text(example: Example, column: str) -> str:
 
 
 def _context_as_given(example: Example) -> str:
-    """Return the context; in the capitals of the row, where a transform made small letters."""
+    """Return the context; in the capitals of the row, where a transform made small letters.
+
+    It is a text of the row that differs in capitals alone, whatever column of the file has it.
+    """
     context: str = example.values["context"]
-    given = str(example.row.get("context"))
-    # by length too: small letters may be more characters, as those of "İ"
-    is_same = len(given) == len(context) and given.lower() == context.lower()
-    return given if is_same else context
+    others = sorted(example.row.values(), key=lambda value: bool(value != context))
+    texts = [example.row.get("context"), *others]
+    strings = (text for text in texts if isinstance(text, str))
+    return next((text for text in strings if same_but_for_capitals(text, context)), context)
 
 
 def _without_threshold(

@@ -1,8 +1,7 @@
 """A tag for each word of a sentence (paper fig. 4d, sec. 5.3)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -34,6 +33,7 @@ from bertlab_tasks.tag_schemes import (
     is_entity_tag,
     to_bio,
 )
+from bertlab_tasks.text_of_words import WORD_COLUMNS, word_places, words_as_given
 
 IntArray = npt.NDArray[np.int64]
 
@@ -137,7 +137,6 @@ def _most_context(offsets: IntArray, spans: Sequence[tuple[int, int]]) -> IntArr
     return window_of_word
 
 
-_NAMES = ("words", "tokens", "text")  # of the column of words, or of their text
 _NOT_PREDICTED = -100  # any: loss and decode read the predicted places only
 
 
@@ -166,7 +165,7 @@ class Tagging(ClassifierHead):
     """
 
     columns = (
-        Column("words", "texts", aliases=_NAMES[1:]),
+        Column("words", "texts", aliases=WORD_COLUMNS[1:]),
         Column("tags", "tags", is_truth=True),
     )
     monitor = ("f1", "max")
@@ -292,7 +291,7 @@ class Tagging(ClassifierHead):
             Of a text in place of words also ``words``, ``offsets`` ``[start, end]`` of each in the
             text's characters, and ``start`` and ``end`` of entities.
         """
-        words = example.values["words"]
+        words = words_as_given(example.values["words"], example.row)
         tags, scores = [""] * len(words), [0.0] * len(words)
         for part in parts:
             for word, tag, score in zip(part["words"], part["tags"], part["scores"], strict=True):
@@ -300,7 +299,7 @@ class Tagging(ClassifierHead):
         merged: dict[str, Any] = {"tags": tags, "scores": scores}
         places = word_places(words, example.row)
         if places is not None:  # the row has a text: whose words they are
-            given = {} if "words" in example.row else {"words": list(words)}
+            given = {} if "words" in example.row else {"words": words}
             merged = {**given, "offsets": places, **merged}
         if self.entity_types is not None:
             merged["entities"] = [
@@ -390,49 +389,6 @@ def _features(window: WordWindow, tags: Sequence[int] | None) -> Features:
 
 def _share(holds: Any) -> float:  # noqa: ANN401  an array, or a bool of two empty ones
     return float(np.mean(holds)) if np.size(holds) else 0.0
-
-
-def word_places(words: Sequence[str], row: Mapping[str, Any]) -> list[list[int]] | None:
-    """Return first and end character of each word in the text that the words are of.
-
-    It is the text of which they are all but the spaces, in capitals or not, or else one that the
-    row has for its words. None if no text has them.
-
-    ``["a", "b"]``, ``{"url": "a-b", "title": "A b"}`` → ``[[0, 1], [2, 3]]``
-    """
-    names = [name for name in _NAMES if name in row]
-    texts = [row[name] for name in dict.fromkeys([*names, *row]) if isinstance(row[name], str)]
-    found = (_parted(words, text) for text in texts)
-    beside = (_found(words, row[name]) for name in names if isinstance(row[name], str))
-    return next(filter(None, chain(found, beside)), None)
-
-
-def _parted(words: Sequence[str], text: str) -> list[list[int]] | None:
-    """Return the places of words that are all of a text but its spaces; None if they are not."""
-    # "A  bc" -> places of characters [0, 3, 4]; "a", "bc" -> [[0, 1], [3, 5]]
-    characters = [place for place, character in enumerate(text) if not character.isspace()]
-    joined = "".join(words)
-    if len(joined) != len(characters) or joined.lower() != "".join(text.split()).lower():
-        return None
-    ends = list(accumulate(map(len, words)))
-    spans = zip([0, *ends], ends, strict=False)
-    places = [[characters[start], characters[end - 1] + 1] for start, end in spans]
-    is_whole = all(
-        end - start == len(word) for (start, end), word in zip(places, words, strict=True)
-    )
-    return places if is_whole else None
-
-
-def _found(words: Sequence[str], text: str) -> list[list[int]] | None:
-    """Return the places at which a text has words one behind the other; None if it lacks one."""
-    places, end = [], 0
-    for word in words:
-        start = text.find(word, end)
-        if start < 0:
-            return None
-        end = start + len(word)
-        places.append([start, end])
-    return places
 
 
 def _span(places: list[list[int]] | None, first: int, end: int) -> dict[str, int]:

@@ -183,6 +183,39 @@ def test_ids_alone_are_no_lists_of_0_and_1(tmp_path):
     assert truth_of_new_text(path, ("0", "1", "2")) == [["1", "2"], ["0", "1"]]
 
 
+@pytest.mark.parametrize(
+    ("cells", "names"),
+    [
+        ("0,1,1 1,0,0 0,0,1", ("0", "1", "2")),
+        ("no,yes,yes yes,no,no no,no,yes", ("no", "x", "yes")),
+    ],
+)
+def test_labels_called_0_and_1_leave_columns_of_0_and_1_as_they_are(tmp_path, cells, names):
+    lines = "".join(f"a text {n},{row}\n" for n, row in enumerate(cells.split()))
+    expected = [[*names[1:]], [names[0]], [names[2]]]
+    file = str(write(tmp_path / "a.csv", f"text,a,b,c\n{lines}"))
+    settings = {"columns": {"labels": ["a", "b", "c"]}, "label_names": [*names]}
+    data = connected(train=file, validation=file, **settings)
+    data.prepare("fit")
+    for split in data.rows.values():
+        assert [row.values["labels"] for row in split.rows] == expected
+    assert truth_of_new_text(file, names, **settings) == expected
+    # the columns' own names are the labels
+    named = str(write(tmp_path / "b.csv", f"text,{','.join(names[:2])},x2\n{lines}"))
+    data = connected(train=named, validation=named, columns={"labels": [*names[:2], "x2"]})
+    data.prepare("fit")
+    assert data.rows[""].rows[0].values["labels"] == [names[1], "x2"]
+
+
+def test_columns_of_names_are_read_as_such_where_names_are_given(tmp_path):
+    train = write(tmp_path / "a.csv", "text,a,b\none,x,y\ntwo,z,\n")
+    validation = write(tmp_path / "b.csv", "text,a,b\none,x,\ntwo,x,\n")
+    settings = {"columns": {"labels": ["a", "b"]}, "label_names": ["x", "y", "z"]}
+    data = connected(train=str(train), validation=str(validation), **settings)
+    data.prepare("fit")
+    assert [row.values["labels"] for row in data.rows[""].rows] == [["x"], ["x"]]
+
+
 def test_a_truth_that_cannot_be_read_costs_no_prediction(tmp_path, capsys):
     path = labelled(tmp_path / "a.csv", ["x", "[a b]", "[c]"])
     assert truth_of_new_text(path, ("x", "y")) == [["x"], None, None]

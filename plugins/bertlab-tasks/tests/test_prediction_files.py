@@ -11,7 +11,7 @@ from bertlab.checkpoints.pretrained_model import load
 from bertlab.training.predictions import RowFile
 from bertlab_tasks import tables
 from bertlab_tasks.tables import bertlab_prediction_file
-from bertlab_tasks.tagging import word_places
+from bertlab_tasks.text_of_words import word_places
 from tests.checkpoints.test_fine_tuned import TAGS, write_run
 
 

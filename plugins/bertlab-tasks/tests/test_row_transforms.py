@@ -99,6 +99,43 @@ def test_answers_have_the_capitals_of_the_context() -> None:
     assert Span().merge(other, spans)["answer"] == "rome"
 
 
+def test_answers_have_the_capitals_of_whatever_column_the_context_is_of() -> None:
+    values = {"question": "Where?", "context": "In Rome, ΣΑΣ"}
+    row = {"q": "Where?", "id": 3, "passage": "In Rome, ΣΑΣ"}
+    spans = [{"spans": [(3, 12, 1.0)], "null_score": 0.0}]
+    example = Example(values, "a:1", {"title": "IN ROME, ΣΑΣ", **row})
+    assert Span().merge(example, spans)["answer"] == "Rome, ΣΑΣ"  # as it is, not as a title
+    lower = Transforms({"lower_case": {}}).change(replace(example, row=row), Span.columns)
+    assert lower.values["context"] == "in rome, σασ"
+    assert Span().merge(lower, spans)["answer"] == "Rome, ΣΑΣ"
+
+
+@pytest.mark.parametrize(
+    ("row", "places"),
+    [
+        ({"words": ["In", "Rome"]}, None),
+        ({"ids": [1, 2], "sentence": ["In", "Rome"]}, None),
+        ({"text": "In  Rome"}, [[0, 2], [4, 8]]),
+        ({"id": "in", "sentence": "In Rome"}, [[0, 2], [3, 7]]),
+        ({"text": "So: In Rome!", "tokens": ["In", "Rome"]}, [[4, 6], [7, 11]]),
+    ],
+)
+def test_words_and_entities_have_the_capitals_of_the_row(
+    row: dict[str, Any], places: list[list[int]] | None
+) -> None:
+    head = Tagging()
+    head.entity_types = ["LOC"]
+    given = Example({"words": ["In", "Rome"]}, "a:1", row)
+    example = Transforms({"lower_case": {}}).change(given, Tagging.columns)
+    assert example.values["words"] == ["in", "rome"]
+    found = head.merge(example, [{"words": [0, 1], "tags": ["O", "B-LOC"], "scores": [1.0, 1.0]}])
+    assert found.get("offsets") == places
+    assert found.get("words") == (["In", "Rome"] if places else None)
+    assert [entity["text"] for entity in found["entities"]] == ["Rome"]
+    other = replace(example, row={"text": "an other text"})
+    assert head.merge(other, [])["tags"] == ["", ""]
+
+
 def test_lengths_that_no_text_has_are_refused() -> None:
     with pytest.raises(ConfigError, match="text_length: found least 5 and most 4"):
         TextLength(5, 4)

@@ -260,6 +260,7 @@ def test_missing_column_of_the_source(source):
 def test_hub_errors():
     fails(read, "hf:no/such", split="train", matches=["hf:no/such: split 'train' cannot be loaded"])
     fails(read, "hf:no/such", matches=["hf:no/such: which split is not said", " hf:no/such::test"])
+    fails(read, "hf:no/such/a", matches=["split is not said", "example hf:no/such/a::test"])
     fails(read, "hf:no/such:a", matches=["split is not said", "example hf:no/such:a:test"])
     fails(read, "hf:a::test", split="train", matches="hf:a::test: found splits 'test' and 'train'")
     fails(read, "hf:a/b/c/d", split="train", matches="expected hf:OWNER/NAME")

@@ -95,7 +95,9 @@ def test_what_is_meant_by_the_settings(folder):
 )
 @pytest.mark.parametrize("source", [HUB, None])
 def test_sets_are_some_and_none_is_called_train(source, given, found, role):
-    with pytest.raises(ConfigError, match=rf"data\.{role}: found {found}.*expected sets by other"):
+    with pytest.raises(
+        ConfigError, match=rf"data\.{role}: found {found}.*expected sets by names of"
+    ):
         evaluation_splits(source, None, given, role)
 
 

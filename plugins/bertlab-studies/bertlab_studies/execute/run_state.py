@@ -25,8 +25,8 @@ from bertlab.extend import (
 )
 from bertlab_studies.errors import StudyError
 from bertlab_studies.plan.plan import PlannedRun
+from bertlab_studies.settings import PLAN
 
-PLAN = "plan.json"  # what is asked of the study
 STATE_ENTRIES = ("attempts", "locks", "logs", PLAN)  # of a study's directory, besides its runs
 REUSED_FROM = "reused_from"  # key of a run's manifest: the run of another study that it was
 LOG_HEAD = "== "  # of the line with which an attempt begins in a run's log

@@ -87,6 +87,7 @@ class Plan:
         begun: ids by the hash that they end in, of runs that were begun already: they keep their
             ids, whatever their variants are called now.
         of_hash: the runs by the hash that their ids end in.
+        contents: by hash what it is of, secrets included; it is not written down.
     """
 
     runs: dict[str, PlannedRun] = field(default_factory=dict)
@@ -95,6 +96,7 @@ class Plan:
     configs: dict[tuple[str, str], Config] = field(default_factory=dict)
     begun: dict[str, str] = field(default_factory=dict)
     of_hash: dict[str, PlannedRun] = field(default_factory=dict)
+    contents: dict[str, str] = field(default_factory=dict, repr=False)
 
     def run_of(self, variant: str, stage: str, seed: int) -> PlannedRun:
         """Return the run that a variant is scored by."""
@@ -139,7 +141,7 @@ def make_plan(study: StudyConfig, begun: Iterable[str] = ()) -> Plan:
         plan.configs[variant.name, BASE] = config
         objectives = config["model"].get("objectives") or {}
         for evaluation in study.evaluations:
-            if evaluation.name in objectives:
+            if evaluation.name in objectives and not plan.begun:
                 raise StudyError(
                     f"study {study.name}: evaluate.{evaluation.name}: found the name of an "
                     "objective, whose figures have it; choose another"
@@ -199,9 +201,12 @@ def _add(
 ) -> PlannedRun:
     """Add a run, unless another variant has the same, and note that the variant needs it."""
     # the parent's id ends in its own hash: what changes there changes this one
-    own = without_secrets(computed(config, own_seeds.content))  # as study.yaml keeps it
-    key = [own, None if parent is None else parent.id, from_step]
-    digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:HASH]
+    key = [computed(config, own_seeds.content), None if parent is None else parent.id, from_step]
+    content = json.dumps(key, sort_keys=True)
+    # as study.yaml keeps the config: its runs are found again without the secrets in its URLs
+    digest = _digest(json.dumps(without_secrets(key), sort_keys=True))
+    if plan.contents.setdefault(digest, content) != content or _digest(content) in plan.begun:
+        digest = _digest(content)  # ?id=A and ?id=B, both hidden, are two; runs of before are kept
     run = plan.of_hash.get(digest)
     if run is None:
         named = f"{_slug(variant.name)}-{_slug(stage)}-{own_seeds.name}-{digest}"
@@ -220,6 +225,10 @@ def _add(
         plan.runs[run.id] = plan.of_hash[digest] = run
     plan.cells.setdefault((variant.name, stage, seed), run.id)
     return run
+
+
+def _digest(content: str) -> str:
+    return hashlib.sha256(content.encode()).hexdigest()[:HASH]
 
 
 def computed(config: Config, seeds: Mapping[str, object]) -> Config:

@@ -23,7 +23,7 @@ from bertlab_studies.plan.values import (
 )
 from bertlab_studies.plan.variants import Variant, read_variants
 from bertlab_studies.plan.zero_shot import ZERO_SHOT_KEYS, zero_shot_config
-from bertlab_studies.settings import Overrides, overridden, read_settings
+from bertlab_studies.settings import PLAN, Overrides, overridden, read_settings
 
 KEYS = (
     "name",
@@ -166,7 +166,8 @@ def make_study(content: Config, where: str, folder: Path) -> StudyConfig:
         )
     common = read_settings(content.get("evaluate_settings"), f"{where}: evaluate_settings")
     evaluations = _evaluations(content.get("evaluate") or {}, common, where, folder)
-    trains = any(each.zero_shot is None for each in evaluations)
+    # a study that was begun keeps what changed nothing
+    trains = (folder / PLAN).is_file() or any(each.zero_shot is None for each in evaluations)
     if common and not trains:
         named = " (that of one: evaluate.NAME.settings, or --evaluate_set NAME.KEY=VALUE)"
         raise StudyError(
@@ -175,7 +176,7 @@ def make_study(content: Config, where: str, folder: Path) -> StudyConfig:
         )
     factors = read_factors(content.get("seeds"), f"{where}: seeds")
     seeds, finetune_seeds = _seeds(content, factors, where)
-    if finetune_seeds is not None and not trains:
+    if finetune_seeds is not None and not (evaluations and trains):
         none = "no evaluation is trained" if evaluations else "there is no evaluate"
         raise StudyError(
             f"{where}: seeds.finetune: found {list(finetune_seeds)}, but {none}: no training "
