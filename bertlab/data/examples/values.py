@@ -28,7 +28,10 @@ def looks_printed(value: object) -> bool:
 
 def ordered_names(names: LabelNames) -> tuple[str, ...]:
     """Return the names of the classes in the order of their ids."""
-    return tuple(dict.fromkeys(names.values() if isinstance(names, Mapping) else names))
+    found = tuple(dict.fromkeys(names.values() if isinstance(names, Mapping) else names))
+    if not isinstance(names, Mapping) and len(found) < len(names):
+        raise DataError(f"data.label_names: found {', '.join(names)}, expected each name once")
+    return found
 
 
 def names_by_raw(names: LabelNames) -> dict[str, str]:

@@ -276,10 +276,8 @@ def _cells(
             most = f"{csv.field_size_limit():,} characters, or more with {READING_MB}"
             advice = f"a cell has at most {most}; is a quote never closed?"
         if settings:
-            advice += (
-                "; data.delimiter and data.quote tell another form, and a file "
-                "separated by tabs, without quotes, is format tsv"
-            )
+            advice += "; data.delimiter and data.quote tell another form, and a file "
+            advice += "separated by tabs, without quotes, is format tsv"
         found = f"malformed CSV in the row that begins here ({error})"
         raise DataError(f"{held.name}:{start}: {found}; {advice}") from None
 

@@ -131,8 +131,11 @@ def find_label_cells(
         )
     are_ids = not known and "1" in labels
     lists = [_parsed(text, place) for text in printed] or [v for v in given if isinstance(v, list)]
-    if lists and not are_ids and _is_multi_hot(lists) and len(known or lists[0]) == len(lists[0]):
-        return _multi_hot(place, lists[0], known)
+    if lists and not are_ids and _is_multi_hot(lists):
+        # [1, 1] cannot be a list of ids: it would name one class twice
+        has_twice = any(len({*each}) < len(each) for each in lists)
+        if len(known or lists[0]) == len(lists[0]) or has_twice:
+            return _multi_hot(place, lists[0], known)
     if texts and not (printed or are_ids) and all(map(_MULTI_HOT.fullmatch, texts)):
         return _multi_hot(place, re.findall("[01]", texts[0]), known)
     if printed:
@@ -176,7 +179,15 @@ def _of_columns(
             )
         return several
     if known and len(known) == len(source):
-        return LabelCells(columns=known, form="a column of 0 and 1 for each label")
+        columns = known
+        if not set(source).isdisjoint(known):  # the order of classes is not that of the columns
+            if set(source) != set(known):
+                raise DataError(
+                    f"{place}: columns {', '.join(source)} hold 0 and 1, expected those of "
+                    f"data.label_names ({', '.join(known)}), or names in place of all of them"
+                )
+            columns = source
+        return LabelCells(columns=columns, form="a column of 0 and 1 for each label")
     if all(name.removeprefix("-").isdecimal() for name in source):
         raise DataError(
             f"{place}: {len(source)} columns of 0 and 1 without names; data.label_names gives a "
@@ -218,8 +229,9 @@ def _is_multi_hot(lists: Sequence[Any]) -> bool:
 
 def _multi_hot(place: str, first: Sequence[object], known: tuple[str, ...]) -> LabelCells:
     if len(known) != len(first):
+        names = f"and data.label_names has {len(known)} names" if known else "have no names"
         raise DataError(
-            f"{place}: lists of {len(first)} times 0 or 1 have no names; data.label_names gives "
+            f"{place}: lists of {len(first)} times 0 or 1 {names}; data.label_names gives "
             f"{len(first)} names in their order"
         )
     return LabelCells(multi_hot=known, form="lists of 0 and 1 in the order of data.label_names")

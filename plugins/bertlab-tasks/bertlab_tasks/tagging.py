@@ -1,6 +1,6 @@
 """A tag for each word of a sentence (paper fig. 4d, sec. 5.3)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 

@@ -207,6 +207,27 @@ def test_labels_called_0_and_1_leave_columns_of_0_and_1_as_they_are(tmp_path, ce
     assert data.rows[""].rows[0].values["labels"] == [names[1], "x2"]
 
 
+def test_names_of_columns_stay_where_label_names_have_another_order(tmp_path):
+    file = str(write(tmp_path / "a.csv", "text,drama,short,funny\none,1,0,0\ntwo,0,1,1\n"))
+    columns = {"labels": ["drama", "short", "funny"]}
+    data = connected(train=file, validation=file, columns=columns,
+                     label_names=["funny", "drama", "short"])  # fmt: skip
+    data.prepare("fit")
+    found = [sorted(row.values["labels"]) for row in data.rows["train"].rows]
+    assert found == [["drama"], ["funny", "short"]]
+    other = connected(train=file, columns=columns, label_names=["funny", "drama", "long"])
+    with pytest.raises(DataError, match=r"columns drama, short, funny hold 0 and 1"):
+        other.prepare("fit")
+
+
+def test_lists_of_0_and_1_with_a_name_too_many_are_no_ids(tmp_path):
+    rows = [{"text": f"a text {n}", "labels": each} for n, each in enumerate([[1, 1], [0, 0]])]
+    path = write(tmp_path / "a.jsonl", "".join(f"{json.dumps(row)}\n" for row in rows))
+    data = connected(train=str(path), validation=str(path), label_names=["a", "b", "c"])
+    with pytest.raises(DataError, match=r"lists of 2 times 0 or 1 and data.label_names has 3"):
+        data.prepare("fit")
+
+
 def test_columns_of_names_are_read_as_such_where_names_are_given(tmp_path):
     train = write(tmp_path / "a.csv", "text,a,b\none,x,y\ntwo,z,\n")
     validation = write(tmp_path / "b.csv", "text,a,b\none,x,\ntwo,x,\n")

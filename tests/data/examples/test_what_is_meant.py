@@ -67,6 +67,12 @@ def test_labels_that_are_one_written_twice(tmp_path, labels):
     assert len(read(path, accepts_doubtful=True).rows) == 4
 
 
+def test_a_name_of_a_class_is_given_once(tmp_path):
+    path = write(tmp_path / "a.csv", "text,label\na,0\nb,1\nc,2\n")
+    with pytest.raises(DataError, match="found bad, good, bad, expected each name once"):
+        read_rows(str(path), None, {}, "auto", SINGLE, ["bad", "good", "bad"], RowReading())
+
+
 @pytest.mark.parametrize("numbers", [[1e-05, *range(1, 25)], [0, 0.0, *range(1, 25)]])
 def test_numbers_of_json_may_be_scores(tmp_path, numbers):
     rows = [{"text": f"a text {n}", "label": each} for n, each in enumerate(numbers)]
