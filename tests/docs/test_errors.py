@@ -40,11 +40,11 @@ def test_every_text_of_the_core_is_of_a_code_of_its_own_and_of_no_other() -> Non
         assert texts[each.code].strip().endswith((".", ".md"))
 
 
-def test_what_to_do_is_said_by_a_packages_own_class_or_as_of_any_mistake() -> None:
+def test_what_to_do_is_said_by_a_packages_own_class_or_as_of_its_kind() -> None:
     class OwnError(DataError):
         code = "E399"
 
-    assert remedy_of(OwnError) == remedy_of(BertlabError)
+    assert remedy_of(OwnError) == remedy_of(DataError)
     OwnError.remedy = "Wait."
     assert remedy_of(OwnError) == "Wait."
 
