@@ -195,10 +195,8 @@ def text_ids(text: object, example: Example, column: str, tokenizer: Tokenizer) 
         raise DataError(f"{example.where}: {column}: found {text!r}, expected a text")
     ids = tokenizer.encode(text)
     if not ids:
-        raise DataError(
-            f"{example.where}: {column}: found {text!r}, expected a text with at least one word; "
-            "correct the row or remove it"
-        )
+        told = f"{example.where}: {column}: found {text!r}, expected a text with at least one word"
+        raise DataError(f"{told}; correct the row or remove it")
     return ids
 
 

@@ -83,10 +83,8 @@ class TokenizerFiles:
         """
         value = self.config.get(key)
         if not isinstance(value, bool | None):
-            raise TokenizerError(
-                f"{self.path.parent / 'tokenizer_config.json'}: {key} is {value!r}, expected "
-                "true or false"
-            )
+            told = f"{self.path.parent / 'tokenizer_config.json'}: {key} is {value!r}"
+            raise TokenizerError(f"{told}, expected true or false")
         return value
 
 

@@ -52,10 +52,8 @@ def find_foreign(path: Path) -> tuple[CheckpointReader, Path] | None:
     for name, ending in FILES_OF_READERS.items():
         there = path.with_name(path.name.removesuffix(ending) + ending) if path.name else path
         if name not in installed("reader") and (there.is_file() or any(path.glob(f"*{ending}"))):
-            raise CheckpointError(
-                f"{path}: a checkpoint that the reader {name!r} reads, which is not installed"
-                f"{where_to_get('reader', name)}"
-            )
+            told = f"{path}: a checkpoint that the reader {name!r} reads"
+            raise CheckpointError(f"{told}, which is not installed{where_to_get('reader', name)}")
     return None
 
 
@@ -175,10 +173,8 @@ def config_file(folder: Path) -> Path:
     """Return a folder's ``config.json``, or the ``bert_config.json`` of BERT's own code."""
     if path := _first_file(folder, CONFIG_FILES):
         return path
-    raise CheckpointError(
-        f"{folder}: holds no model ({names_in(folder)}); expected a run, a checkpoint, or a folder "
-        f"with {CONFIG_FILES[0]} and weights"
-    )
+    told = f"{folder}: holds no model ({names_in(folder)}); expected a run"
+    raise CheckpointError(f"{told}, a checkpoint, or a folder with {CONFIG_FILES[0]} and weights")
 
 
 def _length(content: Mapping[str, Any], key: str) -> int | None:

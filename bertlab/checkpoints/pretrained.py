@@ -196,10 +196,8 @@ def known_tokenizer(start: Pretrained) -> Tokenizer:
     if tokenizer is None:
         raise CheckpointError(f"{start.source}: has no tokenizer (vocab.txt or tokenizer.json)")
     if tokenizer.vocab_size > start.vocab_size:
-        raise CheckpointError(
-            f"{start.source}: its tokenizer has {tokenizer.vocab_size} ids, but its token "
-            f"embedding only {start.vocab_size} rows"
-        )
+        told = f"{start.source}: its tokenizer has {tokenizer.vocab_size} ids"
+        raise CheckpointError(f"{told}, but its token embedding only {start.vocab_size} rows")
     return tokenizer
 
 
@@ -279,8 +277,6 @@ def _share(config: Mapping[str, Any], key: str, instead: str, weights: Path) -> 
     # JSON's true is an int in Python
     is_number = isinstance(found, int | float) and not isinstance(found, bool)
     if found is not None and not (is_number and 0 <= found <= 1):
-        raise CheckpointError(
-            f"{weights.parent / 'config.json'}: found {key} {str(found)[:80]!r}, expected a number "
-            f"from 0 to 1, or null for {instead}"
-        )
+        told = f"{weights.parent / 'config.json'}: found {key} {str(found)[:80]!r}"
+        raise CheckpointError(f"{told}, expected a number from 0 to 1, or null for {instead}")
     return None if found is None else float(found)

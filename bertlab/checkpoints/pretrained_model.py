@@ -131,10 +131,8 @@ class PretrainedModel(WithAddedMethods):
         if not isinstance(self._module, BertModule):
             raise CheckpointError(f"{self.source}: has an encoder only, nothing to predict with")
         if len(heads := self._module.heads) > 1:
-            raise CommandError(
-                f"{self.source}: has several heads, expected one: load(…, head=NAME) with NAME one "
-                f"of {', '.join(heads)}"
-            )
+            told = f"{self.source}: has several heads, expected one"
+            raise CommandError(f"{told}: load(…, head=NAME) with NAME one of {', '.join(heads)}")
         inputs = _one_by_one(texts)
         return _predict(self._module, self.tokenizer, inputs, self.max_seq_length, self.transforms)
 

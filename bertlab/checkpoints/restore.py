@@ -47,10 +47,8 @@ def read_pretrained(source: str, with_optimizer: bool = False) -> Pretrained:
     if file is not None and (file.suffix == ".ckpt" or find_foreign(file) is None):
         return read_run_checkpoint(file, with_optimizer)
     if with_optimizer:
-        raise CheckpointError(
-            f"model.init_optimizer: model.init_from, {source}, is not a run of bertlab, so it has "
-            "no optimiser's state; take the key out"
-        )
+        told = f"model.init_optimizer: model.init_from, {source}, is not a run of bertlab"
+        raise CheckpointError(f"{told}, so it has no optimiser's state; take the key out")
     if any(Path(source).expanduser().glob("*.ckpt")):
         raise CheckpointError(f"{source}: no run or checkpoint{explain_no_checkpoint(source)}")
     return read_foreign(source)
@@ -131,10 +129,8 @@ def read_warm_start(request: Request) -> Pretrained | None:
     """Read what ``model.init_from`` names; the encoder is that one's, if the request names none."""
     if request.init_from is None:
         if request.init_optimizer:
-            raise ConfigError(
-                "model.init_optimizer: expected model.init_from beside it, with the run whose "
-                "optimiser is to go on"
-            )
+            told = "model.init_optimizer: expected model.init_from beside it"
+            raise ConfigError(f"{told}, with the run whose optimiser is to go on")
         return None
     found = read_pretrained(request.init_from, request.init_optimizer)
     name = found.encoder_config["name"]
@@ -167,10 +163,8 @@ def warm_tokenizer(warm: Pretrained, data: TaskData) -> Tokenizer:
     given = data.tokenizer_path
     tokenizer = data.load_tokenizer() if warm.tokenizer is None else warm.tokenizer
     if given is not None and (load_tokenizer(Path(given)).fingerprint != tokenizer.fingerprint):
-        raise TokenizerError(
-            f"data.tokenizer: {given} is not the tokenizer that {warm.source} "
-            "was trained with; leave data.tokenizer out to use that one"
-        )
+        told = f"data.tokenizer: {given} is not the tokenizer that {warm.source} was trained with"
+        raise TokenizerError(f"{told}; leave data.tokenizer out to use that one")
     ids, rows = tokenizer.vocab_size, warm.vocab_size
     if warm.tokenizer is None and ids != rows:
         raise TokenizerError(
@@ -179,10 +173,8 @@ def warm_tokenizer(warm: Pretrained, data: TaskData) -> Tokenizer:
         )
     # 147 ids are padded to 152 rows, to 160, 192 or 256
     if ids != rows and rows not in (ids + -ids % multiple for multiple in _MULTIPLES):
-        raise TokenizerError(
-            f"the tokenizer has {ids} tokens, the encoder of {warm.source} {rows}; give its own as "
-            "data.tokenizer"
-        )
+        told = f"the tokenizer has {ids} tokens, the encoder of {warm.source} {rows}"
+        raise TokenizerError(f"{told}; give its own as data.tokenizer")
     return tokenizer
 
 

@@ -52,16 +52,12 @@ def find_checkpoint(path: str | Path, best: bool = True) -> Path | None:
     if (path / "manifest.json").is_file() or (path / "checkpoints").is_dir():
         last = last_checkpoint(path)
         if last is None:
-            raise CheckpointError(
-                f"{path}: this run has no checkpoint yet (no {path / 'checkpoints' / LAST_FILE}); "
-                "if it has a checkpoint.dirpath, name a file there"
-            )
+            said = f"{path}: this run has no checkpoint yet (no {path / 'checkpoints' / LAST_FILE})"
+            raise CheckpointError(f"{said}; if it has a checkpoint.dirpath, name a file there")
         return last
     if (path / "stages").is_dir():
-        raise CheckpointError(
-            f"{path}: the last stage of this run has no checkpoint yet; name the run of another, "
-            f"{path / 'stages'}/NAME"
-        )
+        said = f"{path}: the last stage of this run has no checkpoint yet"
+        raise CheckpointError(f"{said}; name the run of another, {path / 'stages'}/NAME")
     return None
 
 
@@ -116,10 +112,8 @@ def read_run_checkpoint(path: Path, with_optimizer: bool = False) -> Pretrained:
     """Read a checkpoint as data: nothing in it is executed."""
     content = load_torch_file(path)
     if not isinstance(content, dict) or not isinstance(content.get(RUN_KEY), dict):
-        raise CheckpointError(
-            f"{path}: not a bertlab checkpoint (it has no {RUN_KEY!r} entry); Hugging Face models "
-            "are read from their folder"
-        )
+        said = f"{path}: not a bertlab checkpoint (it has no {RUN_KEY!r} entry)"
+        raise CheckpointError(f"{said}; Hugging Face models are read from their folder")
     ours = content[RUN_KEY]
     missing = [key for key in ("config", "tokenizer", "token_counts") if key not in ours]
     missing += [key for key in ("state_dict", "global_step") if key not in content]
@@ -167,10 +161,8 @@ def _checked(start: Pretrained) -> Pretrained:
     layers, expected = count_layers(state), count_layers(encoder.state_dict())
     if layers is not None and layers != expected:  # layers with shared weights count once
         asked = start.encoder_config.get("num_hidden_layers")
-        raise CheckpointError(
-            f"{start.source}: its config says num_hidden_layers: {asked}, its tensors are of "
-            f"{layers} layers, expected {expected}"
-        )
+        said = f"{start.source}: its config says num_hidden_layers: {asked}"
+        raise CheckpointError(f"{said}, its tensors are of {layers} layers, expected {expected}")
     differing = [
         f"{name}: in the file {shape_of(state[name])}, by its config {shape_of(each)}"
         for name, each in encoder.state_dict().items()
@@ -218,10 +210,8 @@ def _check_kinds(path: Path, content: dict[str, Any], ours: dict[str, Any]) -> N
     }
     wrong = [key for key, each in fits.items() if not each]
     if wrong:
-        raise DamagedCheckpointError(
-            f"{path}: a damaged bertlab checkpoint: {', '.join(wrong)}: of another kind than a run "
-            "writes"
-        )
+        said = f"{path}: a damaged bertlab checkpoint: {', '.join(wrong)}"
+        raise DamagedCheckpointError(f"{said}: of another kind than a run writes")
 
 
 def _is_made_with(found: object) -> bool:
@@ -273,7 +263,5 @@ def _labels(found: object, path: Path) -> Labels | None:
         counted = isinstance(counts, list) and all(isinstance(count, int) for count in counts)
         if named and counted and len(names) == len(counts):
             return Labels.from_dict(found)
-    raise DamagedCheckpointError(
-        f"{path}: a damaged bertlab checkpoint: its labels are {str(found)[:80]}, expected equally "
-        "many names and counts"
-    )
+    said = f"{path}: a damaged bertlab checkpoint: its labels are {str(found)[:80]}"
+    raise DamagedCheckpointError(f"{said}, expected equally many names and counts")

@@ -199,10 +199,8 @@ def claiming(directory: Path) -> Iterator[None]:
     try:
         yield
     except FileExistsError:
-        raise OutputError(
-            f"run_dir: another run has taken {directory} since this one started; start again, or "
-            "choose another --run_dir"
-        ) from None
+        words = f"run_dir: another run has taken {directory} since this one started"
+        raise OutputError(f"{words}; start again, or choose another --run_dir") from None
 
 
 def _check_writable(directory: Path) -> None:

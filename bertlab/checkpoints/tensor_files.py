@@ -44,10 +44,8 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         return _read_safetensors(path)
     if path.suffix in TORCH_SUFFIXES:
         return _read_torch(path)
-    raise CheckpointError(
-        f"{path}: found suffix {path.suffix!r}, expected .safetensors, {INDEX_SUFFIX} or one of "
-        f"{', '.join(TORCH_SUFFIXES)}"
-    )
+    words = f"{path}: found suffix {path.suffix!r}, expected .safetensors"
+    raise CheckpointError(f"{words}, {INDEX_SUFFIX} or one of {', '.join(TORCH_SUFFIXES)}")
 
 
 def refuse_pipe(path: Path) -> None:
@@ -74,10 +72,8 @@ def _first_bytes(path: Path) -> bytes:
             "repository, or download the file itself"
         )
     if head.lstrip().lower().startswith((b"<!doctype", b"<html", b"<?xml")):
-        raise CheckpointError(
-            f"{path}: found a web page in place of the tensors, as a failed download leaves it; "
-            "download the file itself"
-        )
+        words = f"{path}: found a web page in place of the tensors, as a failed download leaves it"
+        raise CheckpointError(f"{words}; download the file itself")
     return head
 
 
@@ -85,10 +81,8 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
     try:
         return load_file(path)
     except (SafetensorError, OSError, ValueError, KeyError) as error:
-        raise DamagedCheckpointError(
-            f"{path}: not a whole safetensors file ({_first_line(error)}); it may be truncated, "
-            "copy or download it again"
-        ) from None
+        words = f"{path}: not a whole safetensors file ({_first_line(error)}); it may be truncated"
+        raise DamagedCheckpointError(f"{words}, copy or download it again") from None
 
 
 def load_torch_file(path: Path) -> object:
@@ -123,10 +117,8 @@ def _check_sums(path: Path) -> None:
         with zipfile.ZipFile(path) as archive:
             unpacked = sum(each.file_size for each in archive.infolist())
             if unpacked > path.stat().st_size:  # torch packs nothing: this is made to fill memory
-                raise DamagedCheckpointError(
-                    f"{path}: a packed archive, which unpacks to {unpacked:,} bytes; torch writes "
-                    "them unpacked"
-                )
+                words = f"{path}: a packed archive, which unpacks to {unpacked:,} bytes"
+                raise DamagedCheckpointError(f"{words}; torch writes them unpacked")
             for each in archive.infolist():
                 if each.filename.endswith("data.pkl"):
                     taken, stored = _BYTES_OF_OBJECT * each.file_size, unpacked // 64
@@ -137,10 +129,8 @@ def _check_sums(path: Path) -> None:
     except BertlabError:
         raise
     except Exception as error:  # hostile bytes can raise any error, as zlib's own
-        raise DamagedCheckpointError(
-            f"{path}: not a whole checkpoint ({_first_line(error)}); it may be truncated, copy or "
-            "download it again"
-        ) from None
+        words = f"{path}: not a whole checkpoint ({_first_line(error)}); it may be truncated"
+        raise DamagedCheckpointError(f"{words}, copy or download it again") from None
     if damaged is not None:
         raise DamagedCheckpointError(
             f"{path}: damaged: {damaged} does not have its checksum; copy or download it again"

@@ -62,10 +62,8 @@ def refusing_other_state(path: str) -> Iterator[None]:
         )
         if not restoring or mistake_in(error) is not None:
             raise
-        raise DamagedCheckpointError(
-            f"{path}: a damaged bertlab checkpoint, which no run can continue from: "
-            f"{type(error).__name__}: {error}"
-        ) from error
+        said = f"{path}: a damaged bertlab checkpoint, which no run can continue from"
+        raise DamagedCheckpointError(f"{said}: {type(error).__name__}: {error}") from error
 
 
 @contextlib.contextmanager

@@ -221,10 +221,8 @@ def find_command(name: str) -> "Command":
         meant = OTHER_COMMANDS.get(name, name)
         if meant not in known and (package := package_of("command", meant)) is not None:
             raise CommandError(f"`bertlab {meant}` comes with {package}: pip install {package}")
-        raise CommandError(
-            f"no subcommand is called {name!r}{nearest(meant, known)} "
-            f"(there are: {', '.join(known)})"
-        )
+        told = f"no subcommand is called {name!r}{nearest(meant, known)} (there are"
+        raise CommandError(f"{told}: {', '.join(known)})")
     return load_class("command", name, Command)()
 
 

@@ -121,10 +121,8 @@ def check_no_classes(parser: ArgumentParser, content: Config, source: str) -> No
             continue
         for text in _texts(given):
             if not is_word(text):
-                raise CheckpointError(
-                    f"{source}: {action.dest}: found {text[:80]!r}, which names a class or a "
-                    f"function; {advice()}"
-                )
+                told = f"{source}: {action.dest}: found {text[:80]!r}"
+                raise CheckpointError(f"{told}, which names a class or a function; {advice()}")
         # str | Strategy -> str
         if plain := tuple(each for each in get_args(hint) if _is_plain_type(each)):
             action._typehint = Union[plain]  # type: ignore[attr-defined]  # noqa: UP007

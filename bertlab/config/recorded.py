@@ -31,10 +31,8 @@ def check_version(found: object, writer: object, source: str) -> None:
             f"{str(found)[:80]!r}, expected a whole number"
         )
     if found > CONFIG_VERSION:
-        raise CheckpointError(
-            f"{source}: its config has version {found}, and this bertlab, {__version__}, reads up "
-            f"to {CONFIG_VERSION}; {install(writer)}"
-        )
+        told = f"{source}: its config has version {found}, and this bertlab, {__version__}"
+        raise CheckpointError(f"{told}, reads up to {CONFIG_VERSION}; {install(writer)}")
 
 
 def install(writer: object) -> str:

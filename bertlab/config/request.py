@@ -46,10 +46,8 @@ def take_dotted(content: Config, above: str = "") -> list[tuple[str, object]]:
 def check_head_name(name: object, key: str) -> None:
     """Raise ConfigError if one of several heads cannot be called so; names ``key``."""
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name in _TAKEN:
-        raise ConfigError(
-            f"{key}: found the name {name!r}, expected letters, digits and _, and none of "
-            f"{', '.join(_TAKEN)}"
-        )
+        told = f"{key}: found the name {name!r}, expected letters"
+        raise ConfigError(f"{told}, digits and _, and none of {', '.join(_TAKEN)}")
 
 
 def check_one_kind(head: str | None, heads: Iterable[str], objectives: Iterable[str]) -> None:
@@ -57,10 +55,8 @@ def check_one_kind(head: str | None, heads: Iterable[str], objectives: Iterable[
     for key, names in (("heads", [*heads]), ("objectives", [*objectives])):
         if head is not None and names:
             beside = "" if key == "heads" else "; beside objectives a head is model.heads.NAME"
-            raise ConfigError(
-                f"model.head and model.{key}: found {head} and {', '.join(names)}, expected one of "
-                f"the two keys{beside}"
-            )
+            told = f"model.head and model.{key}: found {head} and {', '.join(names)}"
+            raise ConfigError(f"{told}, expected one of the two keys{beside}")
 
 
 def choose_head(config: Config, name: str | None, source: str, key: str) -> str | None:
@@ -77,10 +73,8 @@ def choose_head(config: Config, name: str | None, source: str, key: str) -> str 
         return str(next(iter(heads)))
     if name is None or name not in heads:
         found = "none" if name is None else repr(name)
-        raise CommandError(
-            f"{key}: found {found}, expected one of the heads of {source}: "
-            f"{', '.join(heads)}{nearest(name or '', heads)}"
-        )
+        told = f"{key}: found {found}, expected one of the heads of {source}"
+        raise CommandError(f"{told}: {', '.join(heads)}{nearest(name or '', heads)}")
     return name
 
 
@@ -102,10 +96,8 @@ _FILE_NAME = re.compile(r"(?!\.)(?:[\w.=+-]|\{[A-Za-z_][\w/]*(?::\.?\d{1,2}[df]?
 def check_file_name(found: object) -> None:
     """Refuse ``checkpoint.filename`` if it is no form that a name can be made of."""
     if found is not None and not is_file_name(found):
-        raise ConfigError(
-            f"checkpoint.filename: found {str(found)[:80]!r}, expected a file's name such as "
-            "step-{step}"
-        )
+        told = f"checkpoint.filename: found {str(found)[:80]!r}"
+        raise ConfigError(f"{told}, expected a file's name such as step-{{step}}")
 
 
 def is_file_name(found: object) -> bool:
@@ -247,15 +239,11 @@ class Request:
                 "runs/quickstart; beside a config, --ckpt_path RUN or --model.init_from MODEL"
             )
         if self.one_head is not None and (command == "fit" or self.ckpt_path is None):
-            raise CommandError(
-                f"--head {self.one_head}: expected --ckpt_path with a run of several heads, to "
-                "validate, test or predict"
-            )
+            told = f"--head {self.one_head}: expected --ckpt_path with a run of several heads"
+            raise CommandError(f"{told}, to validate, test or predict")
         if self.one_head is not None and self.files:
-            raise CommandError(
-                f"--head {self.one_head}: found beside --config, expected one of them: the config "
-                "of the checkpoint is used"
-            )
+            told = f"--head {self.one_head}: found beside --config, expected one of them"
+            raise CommandError(f"{told}: the config of the checkpoint is used")
 
     def check_scored(self, command: str) -> None:
         """Refuse ``test`` of what has no head."""

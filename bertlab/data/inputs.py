@@ -86,10 +86,8 @@ class TextRows(PredictedRows):
         pair_ids = None if pair is None else self.tokenizer.encode(pair)
         made = self.tokenizer.build_inputs(self.tokenizer.encode(text), pair_ids)
         if len(made[0]) > self.max_seq_length:
-            raise ConfigError(
-                f"{row.where} has {len(made[0])} tokens, more than data.max_seq_length "
-                f"{self.max_seq_length}"
-            )
+            told = f"{row.where} has {len(made[0])} tokens"
+            raise ConfigError(f"{told}, more than data.max_seq_length {self.max_seq_length}")
         return made
 
 

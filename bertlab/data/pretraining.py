@@ -153,10 +153,8 @@ class PretrainingData(TaskData):
 
     def _check_not_trained(self, why: str) -> None:
         if self.tokenizer_kind is not None:
-            raise ConfigError(
-                f"data.tokenizer_kind: says what tokenizer to train, but {why}; leave one of the "
-                "two out"
-            )
+            told = f"data.tokenizer_kind: says what tokenizer to train, but {why}"
+            raise ConfigError(f"{told}; leave one of the two out")
 
     def connect(self, tokenizer: Tokenizer, tasks: Mapping[str, Task]) -> None:
         """Set the tokenizer that encodes the text and the objectives that label it."""

@@ -198,10 +198,8 @@ def find_model_folder(folder_or_hub_name: str | Path) -> Path:
     address = without_secrets(str(folder_or_hub_name))  # what follows hf:// may have a user as well
     named = _HUB_ADDRESS.sub("", address)
     if named != address:
-        raise CheckpointError(
-            f"{folder_or_hub_name}: is an address, expected the model's name on the hub: "
-            f"{named.strip('/')}"
-        )
+        words = f"{folder_or_hub_name}: is an address"
+        raise CheckpointError(f"{words}, expected the model's name on the hub: {named.strip('/')}")
     hint = _nearest_beside(folder)
     if isinstance(folder_or_hub_name, Path) or not is_hub_name(folder_or_hub_name):
         raise CheckpointError(f"{folder}: no such folder{hint}")

@@ -41,20 +41,16 @@ def check_sizes(encoder: Any, at_least_one: Sequence[str], above_zero: Sequence[
     for name in at_least_one:
         check_at_least(f"model.encoder.{name}", getattr(encoder, name), 1)
     if encoder.num_hidden_layers > MOST_LAYERS:  # each is built, however small
-        raise ConfigError(
-            f"model.encoder.num_hidden_layers: found {encoder.num_hidden_layers}, expected at most "
-            f"{MOST_LAYERS}"
-        )
+        told = f"model.encoder.num_hidden_layers: found {encoder.num_hidden_layers}"
+        raise ConfigError(f"{told}, expected at most {MOST_LAYERS}")
     for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
         check_share(f"model.encoder.{name}", getattr(encoder, name))
     for name in above_zero:
         if not 0 < (found := getattr(encoder, name)) < math.inf:
             raise ConfigError(f"model.encoder.{name}: found {found}, expected above 0")
     if not 0 <= encoder.initializer_range < math.inf:
-        raise ConfigError(
-            f"model.encoder.initializer_range: found {encoder.initializer_range}, expected a "
-            "standard deviation of 0 or more"
-        )
+        told = f"model.encoder.initializer_range: found {encoder.initializer_range}"
+        raise ConfigError(f"{told}, expected a standard deviation of 0 or more")
     if encoder.hidden_size % encoder.num_attention_heads:
         raise ConfigError(
             f"model.encoder.num_attention_heads: {encoder.num_attention_heads} heads do not "

@@ -228,10 +228,8 @@ class SequenceClassifier(ClassifierHead):
                 "or a mapping from label to number)"
             )
         if regression and class_weights is not None:
-            raise ConfigError(
-                "model.head.class_weights: regression has no classes to weigh; remove it, or set "
-                "model.head.regression: false"
-            )
+            told = "model.head.class_weights: regression has no classes to weigh"
+            raise ConfigError(f"{told}; remove it, or set model.head.regression: false")
         self.regression = regression
         self.class_weights = class_weights
         if regression:
@@ -342,10 +340,8 @@ def _check_labels(labels: Labels) -> None:
     found = found or list(labels.names)  # counts are unknown where a model comes without its data
     if len(found) < 2:
         names = f"only {found[0]!r}" if found else "none"
-        raise DataError(
-            f"training data: label: found {names}, expected two or more different labels; check "
-            "data.columns and the training file"
-        )
+        told = f"training data: label: found {names}, expected two or more different labels"
+        raise DataError(f"{told}; check data.columns and the training file")
     if len(found) > 20 and _are_fractions(found):
         raise DataError(
             f"training data: label: found {len(found)} different numbers such as {found[1]}, which "

@@ -116,10 +116,8 @@ def keeps_encoder_fixed(heads: Mapping[str, Head]) -> bool:
     fixed = [name for name, head in heads.items() if not head.trains_encoder]
     if fixed and len(fixed) < len(heads):
         others = ", ".join(name for name in heads if name not in fixed)
-        raise ConfigError(
-            f"model.heads.{fixed[0]}: keeps the encoder fixed, and {others} trains it; expected "
-            "heads that all do the one or the other"
-        )
+        told = f"model.heads.{fixed[0]}: keeps the encoder fixed, and {others} trains it"
+        raise ConfigError(f"{told}; expected heads that all do the one or the other")
     return bool(fixed)
 
 
@@ -140,10 +138,8 @@ def adapt(encoder: Encoder, model: Arguments, heads: Mapping[str, Head]) -> None
     """Let the adapter of a config's ``model.adapter`` section, if any, change what is trained."""
     if (adapter := model.get("adapter")) is not None:
         if keeps_encoder_fixed(heads):
-            raise ConfigError(
-                f"model.adapter: found {adapter['name']}, expected none: {', '.join(heads)} keeps "
-                "the encoder fixed"
-            )
+            told = f"model.adapter: found {adapter['name']}"
+            raise ConfigError(f"{told}, expected none: {', '.join(heads)} keeps the encoder fixed")
         make_plugin("adapter", adapter, Adapter).adapt(encoder)
 
 

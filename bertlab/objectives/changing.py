@@ -63,10 +63,8 @@ class ChangingNumber:
         if until is True or not isinstance(until, int | float) or not 0 < until <= 1:
             raise ConfigError(f"{key}.until: found {until}, expected above 0 and at most 1")
         if until < 1 and not schedule.needs_end:
-            raise ConfigError(
-                f"{key}.until: found {until:g}, but {given.get('schedule')} has no end; leave it "
-                "out or choose another schedule"
-            )
+            told = f"{key}.until: found {until:g}, but {given.get('schedule')} has no end"
+            raise ConfigError(f"{told}; leave it out or choose another schedule")
         return cls(given["from"], given["to"], schedule, until)
 
     @property
@@ -142,10 +140,8 @@ def moments(steps: float) -> Iterator[Progress]:
 def _schedule(given: object, key: str) -> Schedule:
     named = given.get("name") if isinstance(given, Mapping) else given
     if not isinstance(named, str) or not isinstance(given, str | Mapping):
-        raise ConfigError(
-            f"{key}.schedule: found {given!r}, expected a name, or a name and its arguments, as in "
-            "{name: wsd, decay_share: 0.2}"
-        )
+        told = f"{key}.schedule: found {given!r}, expected a name, or a name and its arguments"
+        raise ConfigError(f"{told}, as in {{name: wsd, decay_share: 0.2}}")
     try:
         return make_schedule(given)
     except UnknownPluginError as error:

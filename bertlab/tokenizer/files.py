@@ -152,10 +152,8 @@ def _read_text(path: Path) -> str:
         told = f"{path}: cannot read the tokenizer: {error.strerror}"
         raise TokenizerError(f"{told}; expected {_FORMS}") from error
     except UnicodeDecodeError as error:
-        raise TokenizerError(
-            f"{path}: not UTF-8 at byte {error.start} (0x{error.object[error.start]:02x}); "
-            "expected a vocab.txt or a tokenizer.json"
-        ) from error
+        said = f"{path}: not UTF-8 at byte {error.start} (0x{error.object[error.start]:02x})"
+        raise TokenizerError(f"{said}; expected a vocab.txt or a tokenizer.json") from error
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -308,10 +306,8 @@ def _model_type(content: Mapping[str, Any], source: str) -> str:
     if not isinstance(found, str) or found not in known:
         name = found if isinstance(found, str) else ""
         get = where_to_get("tokenizer_model", name)
-        raise TokenizerError(
-            f"{source}: model.type: found {found!r}, expected {', '.join(known)}"
-            f"{get or nearest(name, known)}"
-        )
+        said = f"{source}: model.type: found {found!r}"
+        raise TokenizerError(f"{said}, expected {', '.join(known)}{get or nearest(name, known)}")
     return found
 
 

@@ -116,10 +116,8 @@ def check_growth(content: Mapping[str, Any], source: str, growth: float = 1) -> 
     for part in parts([content.get("normalizer"), content.get("pre_tokenizer")]):
         growth = min(growth * _growth(part), 1e18)
     if growth > _MOST_GROWTH:
-        raise TokenizerError(
-            f"{source}: normalizer, pre_tokenizer: they make up to {growth:,.0f} bytes of one, "
-            f"expected at most {_MOST_GROWTH}"
-        )
+        told = f"{source}: normalizer, pre_tokenizer: they make up to {growth:,.0f} bytes of one"
+        raise TokenizerError(f"{told}, expected at most {_MOST_GROWTH}")
 
 
 def _growth(part: Mapping[str, Any]) -> float:

@@ -130,10 +130,8 @@ class BestCheckpoint(ModelCheckpoint):
         one = (state_dict.get(key) for key in _NAMED_FILES)
         for name in (*one, *(state_dict.get("best_k_models") or ())):
             if name and _leads_astray(str(name), Path(self.dirpath or "")):
-                raise DamagedCheckpointError(
-                    f"--ckpt_path: a damaged checkpoint: its ModelCheckpoint chose {str(name)!r}, "
-                    "expected a file in the run's folder"
-                )
+                told = f"--ckpt_path: a damaged checkpoint: its ModelCheckpoint chose {str(name)!r}"
+                raise DamagedCheckpointError(f"{told}, expected a file in the run's folder")
         super().load_state_dict(state_dict)
         steps = state_dict.get("steps", {})  # older checkpoints lack it
         self.steps = {str(name): int(step) for name, step in steps.items()}
@@ -161,16 +159,12 @@ def choose_monitor(
         return model.evaluations.monitor_of(monitor), model.heads[monitor].monitor[1]
     names = model.metric_names()
     if monitor not in names:
-        raise ConfigError(
-            f"{key}.monitor: found {monitor!r}{nearest(monitor, names)} "
-            f"(there are: {', '.join(names)})"
-        )
+        told = f"{key}.monitor: found {monitor!r}{nearest(monitor, names)} (there are"
+        raise ConfigError(f"{told}: {', '.join(names)})")
     better = model.evaluations.better_end(monitor)
     if better is None and mode == AUTO:
-        raise ConfigError(
-            f"{key}.monitor: found {monitor!r}, of which nothing tells the better end; expected "
-            f"{key}.mode beside it, min or max, or another metric"
-        )
+        told = f"{key}.monitor: found {monitor!r}, of which nothing tells the better end"
+        raise ConfigError(f"{told}; expected {key}.mode beside it, min or max, or another metric")
     if better is not None and mode not in (AUTO, better):
         known = f"of {monitor} the better end is {better}"
         raise ConfigError(f"{key}.mode: found {mode}, but {known}; leave it out")
@@ -196,10 +190,8 @@ def _check_figures(filename: str, model: BertModule) -> None:
     for _, name, _, _ in Formatter().parse(filename):
         if not name or name in ("epoch", "step") or name in (metrics := model.metric_names()):
             continue
-        raise ConfigError(
-            f"checkpoint.filename: found {{{name}}}{nearest(name, metrics)} "
-            f"(there are: epoch, step, {', '.join(metrics)})"
-        )
+        told = f"checkpoint.filename: found {{{name}}}{nearest(name, metrics)} (there are"
+        raise ConfigError(f"{told}: epoch, step, {', '.join(metrics)})")
 
 
 def direct_callbacks(trainer: Trainer, model: BertModule, given: object) -> None:

@@ -254,10 +254,8 @@ def _open_submission(form: str, output: str) -> Submission:
         kind = "output_format" if form in TABLE_FORMS else "format"
         get = where_to_get(kind, form) or nearest(form, names)
         found = f"found {form!r}{get}" if named is None else f"{form} has no form of submission"
-        raise DataError(
-            f"--output_format: {found}; expected jsonl, {', '.join(TABLE_FORMS)} or the name of a "
-            "benchmark that has one"
-        )
+        told = f"--output_format: {found}; expected jsonl"
+        raise DataError(f"{told}, {', '.join(TABLE_FORMS)} or the name of a benchmark that has one")
     place = Path(output).expanduser()
     if place.is_dir() or output.endswith("/"):
         if named.submission_file is None:

@@ -287,10 +287,8 @@ class WholeCheckpointIO(TorchCheckpointIO):
             with replacing(path, durable=True, sole_writer=True) as file:
                 torch.save(checkpoint, file)
         except (OSError, RuntimeError) as error:
-            raise OutputError(
-                f"{path}: the checkpoint cannot be written: {_reason(error)}; those before it are "
-                "whole"
-            ) from error
+            words = f"{path}: the checkpoint cannot be written: {_reason(error)}"
+            raise OutputError(f"{words}; those before it are whole") from error
         step = checkpoint.get("global_step", 0)
         announce("bertlab_checkpoint_written", path=path, step=step)
 

@@ -234,10 +234,8 @@ def _check_names(arguments: Mapping[str, Any]) -> None:
     offered = ["auto", *sorted([*here, *(["gpu"] if {"cuda", "mps"} & {*here} else [])])]
     if isinstance(found, str) and found not in offered:
         known = "is not on this machine" if found in ("gpu", *classes) else "is unknown"
-        raise TrainerError(
-            f"trainer.accelerator: found {found!r}, which {known}; expected one of "
-            f"{', '.join(offered)}"
-        )
+        words = f"trainer.accelerator: found {found!r}, which {known}"
+        raise TrainerError(f"{words}; expected one of {', '.join(offered)}")
     found, strategies = arguments["strategy"], ["auto", *StrategyRegistry.available_strategies()]
     if isinstance(found, str) and found not in strategies:
         raise TrainerError(
@@ -280,10 +278,8 @@ def _named(error: Exception, arguments: Mapping[str, Any]) -> str:
 
 def _check_interval(found: int | float | None, accumulate: int) -> None:
     if found is not None and not (isinstance(found, int | float) and found > 0):
-        raise TrainerError(
-            f"trainer.val_check_interval: found {found}, expected 1 or more batches, or a share of "
-            "an epoch"
-        )
+        words = f"trainer.val_check_interval: found {found}"
+        raise TrainerError(f"{words}, expected 1 or more batches, or a share of an epoch")
     if isinstance(found, int) and found % accumulate:
         raise TrainerError(
             f"trainer.val_check_interval: found {found} batches, expected a multiple of "

@@ -297,10 +297,8 @@ def _rows(path: File, form: str, corpus: Corpus) -> Iterator[RawDocument]:
 def _entries(corpus: Corpus) -> Iterator[_File | DataSource]:
     """Yield the files and the other sources of a corpus in order."""
     if not corpus.sources:
-        raise CorpusError(
-            "the corpus has no sources; name files, folders, python-english or hf:NAME "
-            "(--corpus …, or data.corpus)"
-        )
+        told = "the corpus has no sources; name files, folders"
+        raise CorpusError(f"{told}, python-english or hf:NAME (--corpus …, or data.corpus)")
     for source in corpus.sources:
         if source_of(source):
             opened = open_source(source, **corpus.settings)

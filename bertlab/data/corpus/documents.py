@@ -219,19 +219,15 @@ def texts_of_rows(
     ahead = list(_first_rows(raw, column))
     found = [(place, text) for place, row in ahead if (text := row.get(column)) not in (None, "")]
     if found and all(isinstance(text, str) and _NUMBER.fullmatch(text) for _, text in found):
-        raise CorpusError(
-            f"{found[0][0]}: column {column!r} holds numbers ({found[0][1]!r}), expected a text; "
-            "name another column with text_column"
-        )
+        told = f"{found[0][0]}: column {column!r} holds numbers ({found[0][1]!r}), expected a text"
+        raise CorpusError(f"{told}; name another column with text_column")
     for place, row in chain(ahead, raw.rows):
         if column not in row:
             raise _no_column(place, column, list(row))
         text = "" if row[column] is None else row[column]
         if not isinstance(text, str):
-            raise CorpusError(
-                f"{place}: column {column!r} holds {kind_of(text)} {str(text)[:40]!r}, "
-                "expected a text; name another column with text_column"
-            )
+            told = f"{place}: column {column!r} holds {kind_of(text)} {str(text)[:40]!r}"
+            raise CorpusError(f"{told}, expected a text; name another column with text_column")
         try:
             text.encode()
         except UnicodeEncodeError as error:  # an escaped half of a surrogate pair

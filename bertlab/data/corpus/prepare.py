@@ -190,10 +190,8 @@ def open_prepared(corpus: Corpus, cache_dir: Path | None = None) -> TokenStore |
     if not stores:
         return None
     if len(corpus.sources) > 1:
-        raise ConfigError(
-            f"data.corpus: {stores[0]} is the output of bertlab prepare, which stands alone; "
-            "prepare all the text together"
-        )
+        said = f"data.corpus: {stores[0]} is the output of bertlab prepare, which stands alone"
+        raise ConfigError(f"{said}; prepare all the text together")
     return TokenStore.open(stores[0], cache_dir)
 
 

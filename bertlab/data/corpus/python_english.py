@@ -223,10 +223,8 @@ def _topics() -> dict[str, str]:
     try:
         from pydoc_data.topics import topics  # noqa: PLC0415
     except ImportError as error:
-        raise CorpusError(
-            "python-english: this Python ships without pydoc_data; "
-            "use a full Python, or name another corpus"
-        ) from error
+        told = "python-english: this Python ships without pydoc_data"
+        raise CorpusError(f"{told}; use a full Python, or name another corpus") from error
     return dict(topics)
 
 

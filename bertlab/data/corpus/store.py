@@ -260,10 +260,8 @@ def read_manifest(path: Path) -> tuple[dict[str, Any], str]:
     file = path / "store.json"
     if not file.is_file():
         what = "no store.json in it" if path.is_dir() else "no such folder"
-        raise TokenStoreError(
-            f"{path}: not a token store ({what}); make one with `bertlab prepare --corpus … "
-            f"--output {path}`"
-        )
+        told = f"{path}: not a token store ({what})"
+        raise TokenStoreError(f"{told}; make one with `bertlab prepare --corpus … --output {path}`")
     try:
         found = read_bytes(file)
         content = parse_json(found.decode())
@@ -356,10 +354,8 @@ class StoreReport:
             report.rows()  # a figure of another kind cannot be formatted
             return report
         except (ValueError, TypeError, AttributeError, ArithmeticError) as error:
-            raise CorpusError(
-                f"{file}: found no data report ({error}), expected what bertlab prepare writes; "
-                "prepare the corpus again"
-            ) from error
+            told = f"{file}: found no data report ({error}), expected what bertlab prepare writes"
+            raise CorpusError(f"{told}; prepare the corpus again") from error
 
     def rows(self) -> list[tuple[str, str]]:
         """Return the lines of the printed report: a name and a figure each."""

@@ -56,10 +56,8 @@ def read_mapping(
     }
     for name, value in given.items():
         if name not in candidates:
-            raise DataError(
-                f"{where}: columns: the head reads no {name!r}{nearest(name, names)}; it reads "
-                f"{', '.join(names)}"
-            )
+            told = f"{where}: columns: the head reads no {name!r}{nearest(name, names)}"
+            raise DataError(f"{told}; it reads {', '.join(names)}")
         candidates[name] = (_as_source(name, value, where),)
     return candidates
 
@@ -70,10 +68,8 @@ def _as_source(name: str, given: object, where: str) -> ColumnSource:
     # type(): to isinstance(), True is an int
     if isinstance(given, list) and given and all(type(each) in (str, int) for each in given):
         return tuple(map(str, given))
-    raise DataError(
-        f"{where}: columns: {name}: found {given!r}, expected the name of a column, its number "
-        "from 0 where there is no header, or a list of these"
-    )
+    told = f"{where}: columns: {name}: found {given!r}, expected the name of a column"
+    raise DataError(f"{told}, its number from 0 where there is no header, or a list of these")
 
 
 def map_columns(

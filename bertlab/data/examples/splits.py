@@ -50,10 +50,8 @@ def check_truth(rows: Sequence[Example], columns: Sequence[Column], role: str) -
         absent = [row.where for row in rows if name not in row.values]
         if absent:
             more = f" ({len(absent):,} rows: {places_of(absent)})" if len(absent) > 1 else ""
-            raise DataError(
-                f"{absent[0]}: {name}: missing{more}; every row of data.{role} is labelled; "
-                "data.empty: skip leaves such rows out"
-            )
+            told = f"{absent[0]}: {name}: missing{more}; every row of data.{role} is labelled"
+            raise DataError(f"{told}; data.empty: skip leaves such rows out")
 
 
 def hold_out(
@@ -80,10 +78,8 @@ def hold_out(
     if not kept.rows or not held.rows:
         rows = f"{len(keys)} rows" if len(keys) > 1 else "one row"
         values = f"{len(groups)} different values" if len(groups) > 1 else "one value"
-        raise DataError(
-            f"data.validation_fraction: {rows} with {values} of {splits_by} cannot be divided; "
-            "give data.validation"
-        )
+        told = f"data.validation_fraction: {rows} with {values} of {splits_by} cannot be divided"
+        raise DataError(f"{told}; give data.validation")
     return kept, held
 
 

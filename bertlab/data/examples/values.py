@@ -193,10 +193,8 @@ def checked_string(value: object, place: str) -> str:
     try:
         value.encode()
     except UnicodeEncodeError as error:  # JSON can escape half a surrogate pair
-        raise DataError(
-            f"{place}: holds a lone surrogate \\u{ord(value[error.start]):04x}, which is no "
-            "character; mend the row"
-        ) from None
+        words = f"{place}: holds a lone surrogate \\u{ord(value[error.start]):04x}"
+        raise DataError(f"{words}, which is no character; mend the row") from None
     return value
 
 

@@ -128,10 +128,8 @@ def one_input(text: object, file: object) -> None:
     """Raise ConfigError unless one of ``data.text`` and ``data.input`` is given."""
     if (text is None) == (file is None):
         found = "none" if text is None else "both"
-        raise ConfigError(
-            f"data.text, data.input: found {found}, expected one of them: --text 'A text.', or "
-            "--input FILE (- is standard input)"
-        )
+        told = f"data.text, data.input: found {found}, expected one of them"
+        raise ConfigError(f"{told}: --text 'A text.', or --input FILE (- is standard input)")
 
 
 def is_missing(location: str) -> bool:
@@ -243,10 +241,8 @@ def _pick(folder: Path, split: str | None, official: Mapping[str, Sequence[str]]
             _check_shards(found, folder)
             return [str(folder / name) for name in found]
     if found:
-        raise DataError(
-            f"{folder}: several files for split {split!r}: {', '.join(found)}; name one of them, "
-            "or a pattern for all"
-        )
+        told = f"{folder}: several files for split {split!r}: {', '.join(found)}"
+        raise DataError(f"{told}; name one of them, or a pattern for all")
     if (folder / "data").is_dir() and not any(map(ending_format, there)):
         return _pick(folder / "data", split, official)
     raise DataError(

@@ -370,10 +370,8 @@ def read_text(path: str, wanted: Sequence[Column], is_parted: bool = False) -> R
     if any(column.kind not in ("text", "texts") for column in needed) or (
         len(needed) != 1 and any(column.kind != "text" for column in needed)
     ):
-        raise DataError(
-            f"{name}: plain text cannot hold what is read here ({', '.join(columns)}); "
-            "give JSON lines (.jsonl) with these keys"
-        )
+        told = f"{name}: plain text cannot hold what is read here ({', '.join(columns)})"
+        raise DataError(f"{told}; give JSON lines (.jsonl) with these keys")
     lines = numbered(read_lines(path))
     first = next(lines, None)
     if first is None:
@@ -388,10 +386,8 @@ def read_text(path: str, wanted: Sequence[Column], is_parted: bool = False) -> R
                 continue
             cells = [line] if len(needed) == 1 else line.split("\t")
             if len(cells) != len(needed):
-                raise DataError(
-                    f"{where}: found {len(cells)} tab-separated text{'s'[: len(cells) != 1]}, "
-                    f"expected {len(needed)}: {', '.join(columns)}"
-                )
+                told = f"{where}: found {len(cells)} tab-separated text{'s'[: len(cells) != 1]}"
+                raise DataError(f"{told}, expected {len(needed)}: {', '.join(columns)}")
             yield where, dict(zip(columns, cells, strict=True))
 
     return RawExamples(name, columns, rows())

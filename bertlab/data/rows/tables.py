@@ -209,10 +209,8 @@ def _delimiter_of(name: str, lines: list[str], quote: str | None, names: set[str
         return found[0]
     if len(found) > 1:  # "so, or not;good" in every line
         marks = " and ".join(_DELIMITERS[delimiter] for delimiter in found)
-        raise DataError(
-            f"{name}: {marks} part the first lines into {best[3]} cells each; data.delimiter says "
-            "which of them it is"
-        )
+        told = f"{name}: {marks} part the first lines into {best[3]} cells each"
+        raise DataError(f"{told}; data.delimiter says which of them it is")
     return found[0]
 
 
