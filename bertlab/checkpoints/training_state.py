@@ -113,7 +113,8 @@ def _wrong_groups(optimizer: Optimizer, state: dict[str, Any]) -> str | None:
     return None
 
 
-_SWITCHES = {"fused", "foreach", "capturable"}  # on, off or None: they go with the device
+# on, off or None: they go with the device; a finished schedule_free is not in training
+_SWITCHES = {"fused", "foreach", "capturable", "train_mode"}
 
 
 def _is_alike(found: Any, own: Any) -> bool:  # noqa: ANN401

@@ -181,14 +181,16 @@ class StepSampler(Sampler[int]):
     resumed run goes on in the middle of an epoch.
     """
 
-    def __init__(self, steps_per_epoch: int, steps_done: Callable[[], int]) -> None:
-        self.steps_per_epoch = steps_per_epoch
+    def __init__(
+        self, steps_per_epoch: int, steps_done: Callable[[], int], limit: int | None = None
+    ) -> None:
+        self.steps_per_epoch = steps_per_epoch  # of which Lightning itself takes a share
         self.steps_done = steps_done
+        self.limit = limit or steps_per_epoch  # steps after which an epoch ends
 
     def __iter__(self) -> Iterator[int]:
         done = self.steps_done()
-        epoch_end = (done // self.steps_per_epoch + 1) * self.steps_per_epoch
-        yield from range(done, epoch_end)
+        yield from range(done, (done // self.limit + 1) * self.limit)
 
     def __len__(self) -> int:
         return self.steps_per_epoch

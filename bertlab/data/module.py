@@ -220,7 +220,9 @@ class TaskData(LightningDataModule):
         assert self.trainer is not None
         trainer = self.trainer
         self.training_steps = dataset
-        sampler = StepSampler(self.steps_per_epoch(), lambda: trainer.global_step)
+        steps, parts = self.steps_per_epoch(), trainer.accumulate_grad_batches
+        limit = limited(parts * steps, trainer.limit_train_batches) // parts
+        sampler = StepSampler(steps, lambda: trainer.global_step, limit)
         return StepLoader(self._loader(dataset, sampler), trainer.accumulate_grad_batches)
 
     def step_sizes(self) -> StepSizes:

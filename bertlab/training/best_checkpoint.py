@@ -55,6 +55,15 @@ class BestCheckpoint(ModelCheckpoint):
             _check_figures(self.filename or "", pl_module)
         super().setup(trainer, pl_module, stage)
 
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Leave a run at its end that EarlyStopping has ended; its state is loaded by now."""
+        super().on_train_start(trainer, pl_module)
+        callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
+        for each in callbacks:
+            if isinstance(each, EarlyStopping):
+                has_ended = each.stopped_epoch > 0 or 0 < each.wait_count >= each.patience
+                trainer.should_stop = trainer.should_stop or has_ended
+
     def on_train_batch_end(self, trainer: Trainer, *_: Any, **__: Any) -> None:  # noqa: ANN401
         """Save by steps or by time; where an evaluation follows, after it."""
         # accumulating 4: only behind batches 3, 7, 11, …, where an optimiser step has ended
@@ -79,6 +88,13 @@ class BestCheckpoint(ModelCheckpoint):
             chooses = self.monitor is not None or self._defer_save_until_validation
         self._defer_save_until_validation = False
         if chooses:
+            self._save(trainer)
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Save after the evaluation of an epoch's end, whether or not it is the best."""
+        epochs = self._every_n_epochs
+        saves = bool(epochs) and self._should_save_on_train_epoch_end(trainer)
+        if saves and (trainer.current_epoch + 1) % epochs == 0:
             self._save(trainer)
 
     def _is_due(self, trainer: Trainer) -> bool:
@@ -132,9 +148,20 @@ class BestCheckpoint(ModelCheckpoint):
             if name and _leads_astray(str(name), Path(self.dirpath or "")):
                 told = f"--ckpt_path: a damaged checkpoint: its ModelCheckpoint chose {str(name)!r}"
                 raise DamagedCheckpointError(f"{told}, expected a file in the run's folder")
-        super().load_state_dict(state_dict)
+        super().load_state_dict(self._moved(state_dict))
         steps = state_dict.get("steps", {})  # older checkpoints lack it
         self.steps = {str(name): int(step) for name, step in steps.items()}
+
+    def _moved(self, state: dict[str, Any]) -> dict[str, Any]:
+        """Return the choice of a run that was moved with its files; else what is given."""
+        folder, chosen = Path(self.dirpath or ""), state.get("best_k_models") or {}
+        here = {str(name): str(folder / Path(name).name) for name in chosen}
+        if not here or not all(Path(each).is_file() for each in here.values()):
+            return state
+        names = {key: state.get(key) or "" for key in _NAMED_FILES}
+        moved = {key: str(folder / Path(name).name) if name else "" for key, name in names.items()}
+        kept = {here[str(name)]: score for name, score in chosen.items()}
+        return {**state, **moved, "dirpath": str(folder), "best_k_models": kept}
 
 
 def _leads_astray(name: str, folder: Path) -> bool:
@@ -194,8 +221,13 @@ def _check_figures(filename: str, model: BertModule) -> None:
         raise ConfigError(f"{told}: epoch, step, {', '.join(metrics)})")
 
 
-def direct_callbacks(trainer: Trainer, model: BertModule, given: object) -> None:
-    """Give EarlyStopping, ModelCheckpoint and schedule the better end of what they monitor."""
+def direct_callbacks(
+    trainer: Trainer, model: BertModule, given: object, recorded: object = None
+) -> None:
+    """Give EarlyStopping, ModelCheckpoint and schedule the better end of what they monitor.
+
+    ``recorded`` are the callbacks of the config that is written down, which get it, too.
+    """
     schedule, key = model.optimizer_config.schedule, "model.optimizer.schedule"
     if schedule.monitor is not None:
         schedule.monitor, schedule.mode = choose_monitor(
@@ -225,8 +257,20 @@ def direct_callbacks(trainer: Trainer, model: BertModule, given: object) -> None
                 f"{key}: found monitor {monitor} beside files by steps or by time, which it would "
                 "choose by the figures of another step; expected one of the two"
             )
+        _record_mode(recorded, each.monitor, mode)
         each.monitor = monitor
         _set_mode(each, mode)
+        if isinstance(each, EarlyStopping) and each._check_on_train_epoch_end is None:
+            # where the figures are new: its state is then in the checkpoint of that evaluation
+            each._check_on_train_epoch_end = False
+
+
+def _record_mode(recorded: object, monitor: str | None, mode: str) -> None:
+    """Write the better end into a config that is kept, where Lightning's default ``min`` stands."""
+    for each in recorded if isinstance(recorded, list) else ():
+        arguments = each.get("init_args") or {}
+        if arguments.get("monitor") == monitor and "mode" in arguments:
+            arguments["mode"] = mode
 
 
 def _set_mode(callback: EarlyStopping | ModelCheckpoint, mode: str) -> None:

@@ -256,7 +256,9 @@ class BertlabCLI(LightningCLI):
         check_end(model.optimizer_config, trainer, done, model.named_tasks(), self.datamodule)
         self.datamodule.check_division(trainer.world_size, trainer.accumulate_grad_batches)
         choose_monitor(values.checkpoint.monitor, model, self._mode)
-        direct_callbacks(trainer, model, self.request.values.get("trainer", {}).get("callbacks"))
+        given = self.request.values.get("trainer", {}).get("callbacks")
+        recorded = self.resolved.plain["trainer"].get("callbacks")
+        direct_callbacks(trainer, model, given, recorded)
         for each in self.added:
             if (prepare := getattr(each, "prepare", None)) is not None:
                 self.facts |= prepare(trainer, self.datamodule) or {}

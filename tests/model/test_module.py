@@ -156,6 +156,12 @@ def test_a_resumed_epoch_goes_on_where_it_stopped() -> None:
     assert list(StepSampler(5, lambda: 10)) == [10, 11, 12, 13, 14]
 
 
+def test_a_limited_epoch_has_as_many_steps_as_the_limit() -> None:
+    epochs = [list(StepSampler(5, lambda done=done: done, 3)) for done in (0, 3, 6, 7)]
+    assert epochs == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [7, 8]]
+    assert len(StepSampler(5, lambda: 0, 3)) == 5  # of which Lightning takes its share
+
+
 class Swapped(NextSentencePrediction):
     """Turns every text round, and notes what the masked LM had done by then."""
 

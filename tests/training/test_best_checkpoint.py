@@ -13,7 +13,12 @@ from bertlab.checkpoints.run_checkpoint import last_checkpoint
 from bertlab.checkpoints.tensor_files import load_torch_file
 from bertlab.errors import ConfigError
 from bertlab.model.evaluation import end_of
-from bertlab.training.best_checkpoint import check_checkpoints, choose_monitor, direct_callbacks
+from bertlab.training.best_checkpoint import (
+    BestCheckpoint,
+    check_checkpoints,
+    choose_monitor,
+    direct_callbacks,
+)
 from bertlab.training.results import read_curves
 from tests.conftest import Command
 
@@ -166,6 +171,64 @@ def test_callbacks_of_the_user_take_the_better_end() -> None:
     mixed = ModelCheckpoint(monitor="val/loss", every_n_train_steps=5)
     with pytest.raises(ConfigError, match="figures of another step"):
         direct_callbacks(Mock(callbacks=[mixed]), model, None)
+
+
+def test_the_better_end_is_in_the_config_that_is_kept() -> None:
+    stop = EarlyStopping("val/a/las")
+    recorded = [
+        {"class_path": "EarlyStopping", "init_args": {"monitor": "val/a/las", "mode": "min"}}
+    ]
+    direct_callbacks(Mock(callbacks=[stop]), model_of({"val/a/las": "max"}), None, recorded)
+    assert recorded[0]["init_args"] == {"monitor": "val/a/las", "mode": "max"}
+    # where the figures are new, so that the checkpoint behind them has what it made of them
+    assert stop._check_on_train_epoch_end is False
+
+
+@pytest.mark.slow
+def test_a_run_that_early_stopping_ended_stays_at_its_end(
+    rows: Rows, tmp_path: Path, bertlab: Command
+) -> None:
+    stopping = (
+        *("--trainer.callbacks", "EarlyStopping", "--trainer.callbacks.patience", 1),
+        *("--trainer.callbacks.monitor", "val/single_sentence/loss"),
+        *("--trainer.callbacks.min_delta", 100.0, "--checkpoint.save_top_k", -1),
+    )
+    run = tmp_path / "run"
+    assert bertlab(*rows, *stopping, "--run_dir", run)[0] == 0
+    before = (files(run), (run / "results.json").read_bytes())
+    assert "step-8.ckpt" in before[0]
+    assert "step-12.ckpt" not in before[0]
+    again = ("fit", "--ckpt_path", run, "--config", run / "config.yaml")
+    code, _, error = bertlab(*again)
+    assert code == 0, error
+    assert (files(run), (run / "results.json").read_bytes()) == before
+
+
+def test_a_run_that_was_moved_keeps_its_choice(tmp_path: Path) -> None:
+    there, here = tmp_path / "there", tmp_path / "here"
+    for folder in (there, here):
+        folder.mkdir()
+        (folder / "step-4.ckpt").touch()
+    chosen = str(there / "step-4.ckpt")
+    state = {
+        "dirpath": str(there),
+        "best_model_path": chosen,
+        "best_model_score": torch.tensor(0.5),
+        "best_k_models": {chosen: torch.tensor(0.5)},
+        "kth_best_model_path": chosen,
+        "kth_value": torch.tensor(0.5),
+        "last_model_path": "",
+        "monitor": "val/loss",
+    }
+    moved = BestCheckpoint(dirpath=here, monitor="val/loss")
+    moved.load_state_dict(state)
+    assert moved.best_model_path == str(here / "step-4.ckpt")
+    assert [*moved.best_k_models] == [str(here / "step-4.ckpt")]
+    (here / "step-4.ckpt").unlink()  # a run that goes on elsewhere chooses among its own
+    elsewhere = BestCheckpoint(dirpath=here, monitor="val/loss")
+    with pytest.warns(UserWarning, match="dirpath has changed"):
+        elsewhere.load_state_dict(state)
+    assert not elsewhere.best_k_models
 
 
 def test_names_of_sets_and_types() -> None:

@@ -118,6 +118,19 @@ def test_averages_of_the_weights_stay_in_a_checkpoint(module: Module) -> None:
 
 
 @pytest.mark.slow
+def test_a_finished_run_is_scored_again(
+    tiny_config: Path, tmp_path: Path, bertlab: Command
+) -> None:
+    run = tmp_path / "run"
+    off = ("--trainer.val_check_interval", 4)  # so that the end is saved after training
+    assert bertlab("fit", "--config", tiny_config, *FREE, *off, "--run_dir", run)[0] == 0
+    before = (run / "results.json").read_bytes()
+    code, _, error = bertlab("fit", "--ckpt_path", run)
+    assert code == 0, error
+    assert (run / "results.json").read_bytes() == before
+
+
+@pytest.mark.slow
 def test_what_is_evaluated_and_saved_is_the_average(
     tiny_config: Path, tmp_path: Path, bertlab: Command
 ) -> None:
