@@ -260,7 +260,8 @@ def direct_callbacks(
         _record_mode(recorded, each.monitor, mode)
         each.monitor = monitor
         _set_mode(each, mode)
-        if isinstance(each, EarlyStopping) and each._check_on_train_epoch_end is None:
+        of_evaluation = str(monitor).startswith("val/")
+        if isinstance(each, EarlyStopping) and of_evaluation and not each._check_on_train_epoch_end:
             # where the figures are new: its state is then in the checkpoint of that evaluation
             each._check_on_train_epoch_end = False
 

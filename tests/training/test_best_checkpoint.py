@@ -182,6 +182,9 @@ def test_the_better_end_is_in_the_config_that_is_kept() -> None:
     assert recorded[0]["init_args"] == {"monitor": "val/a/las", "mode": "max"}
     # where the figures are new, so that the checkpoint behind them has what it made of them
     assert stop._check_on_train_epoch_end is False
+    stop = EarlyStopping("train/loss")  # which is new without an evaluation, too
+    direct_callbacks(Mock(callbacks=[stop]), model_of({"train/loss": "min"}), None)
+    assert stop._check_on_train_epoch_end is None
 
 
 @pytest.mark.slow
