@@ -61,6 +61,7 @@ class Run:
             max_steps=10,
             max_epochs=-1,
             strategy=SimpleNamespace(root_device=torch.device("cpu")),
+            limit_train_batches=1.0,
         )
         self.data.trainer = self.trainer  # type: ignore[assignment]
         tasks = build_tasks({"objectives": dict.fromkeys(objectives)})

@@ -202,6 +202,7 @@ class _AloneTrainer:
     global_rank: int = 0
     world_size: int = 1
     accumulate_grad_batches: int = 1
+    limit_train_batches: int | float = 1.0
     strategy: object = field(
         default_factory=lambda: SimpleNamespace(root_device=torch.device("cpu"))
     )
