@@ -65,6 +65,7 @@ from bertlab.errors import EvaluationError as EvaluationError
 from bertlab.errors import PluginError as PluginError
 from bertlab.errors import TokenizerError as TokenizerError
 from bertlab.errors import check_at_least as check_at_least
+from bertlab.errors import check_choice as check_choice
 from bertlab.errors import check_share as check_share
 from bertlab.errors import nearest as nearest
 from bertlab.heads.classification import ClassifierHead as ClassifierHead

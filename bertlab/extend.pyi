@@ -153,7 +153,7 @@ from bertlab.data.loader import StepLoader as StepLoader
 from bertlab.data.loader import TrainingSteps as TrainingSteps
 from bertlab.data.module import EvaluationRows as EvaluationRows
 from bertlab.data.module import ReportRow as ReportRow
-from bertlab.data.module import limited as limited
+from bertlab.data.module import limited_steps as limited_steps
 from bertlab.data.pretraining import PretrainingData as PretrainingData
 from bertlab.data.rows.files import ending_format as ending_format
 from bertlab.data.rows.files import evaluation_splits as evaluation_splits

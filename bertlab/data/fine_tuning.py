@@ -304,8 +304,8 @@ class LabelledData(TaskData):
         else:
             one_input(self.text, self.input)
             given = self.input, self.columns, self.input_format, self.head.columns
-            reading = replace(self.reading, labels=self.head.labels)
-            reading = replace(reading, keeps_unreadable=self.keeps_unreadable)
+            keeps, labels = self.keeps_unreadable, self.head.labels
+            reading = replace(self.reading, labels=labels, keeps_unreadable=keeps)
             rows = stream_rows(*given, label_names=self.label_names, reading=reading)
         self.input_rows = InputRows(
             rows,

@@ -54,6 +54,13 @@ def limited(batches: int, limit: float) -> int:
     return max(1, int(batches * limit)) if isinstance(limit, float) else min(batches, limit)
 
 
+def limited_steps(steps: int, trainer: Trainer) -> int:
+    """Return the optimiser steps of an epoch of ``steps`` under ``limit_train_batches``."""
+    parts = trainer.accumulate_grad_batches
+    # fast_dev_run has one batch, whatever the parts of a step are
+    return max(1, limited(parts * steps, trainer.limit_train_batches) // parts)
+
+
 class TaskData(LightningDataModule):
     """Data for tasks: connected to them first, then prepared, then encoded.
 
@@ -220,9 +227,8 @@ class TaskData(LightningDataModule):
         assert self.trainer is not None
         trainer = self.trainer
         self.training_steps = dataset
-        steps, parts = self.steps_per_epoch(), trainer.accumulate_grad_batches
-        limit = limited(parts * steps, trainer.limit_train_batches) // parts
-        sampler = StepSampler(steps, lambda: trainer.global_step, limit)
+        steps = self.steps_per_epoch()
+        sampler = StepSampler(steps, lambda: trainer.global_step, limited_steps(steps, trainer))
         return StepLoader(self._loader(dataset, sampler), trainer.accumulate_grad_batches)
 
     def step_sizes(self) -> StepSizes:
@@ -240,9 +246,7 @@ class TaskData(LightningDataModule):
         steps, epochs = trainer.max_steps, trainer.max_epochs
         found = math.inf if steps == -1 else float(steps)
         if epochs not in (None, -1):
-            parts, limit = trainer.accumulate_grad_batches, trainer.limit_train_batches
-            steps = limited(parts * self.steps_per_epoch(), limit) // parts
-            found = min(found, float(epochs * steps))
+            found = min(found, float(epochs * limited_steps(self.steps_per_epoch(), trainer)))
         return found
 
     def samples(self, count: int) -> list[tuple[Sequence[Example], PackedBatch]]:

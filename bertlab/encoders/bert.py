@@ -28,7 +28,7 @@ from bertlab.encoders.layers import (
     states_at_rows,
     summary_token,
 )
-from bertlab.errors import ConfigError, check_at_least
+from bertlab.errors import ConfigError, check_at_least, check_choice
 
 _ROWS = 16  # a multiple of which the last layer computes where it leaves out some
 
@@ -138,6 +138,7 @@ class SelfAttention(nn.Module):
 
 
 Preset = Literal["tiny", "mini", "small", "medium", "base", "large"]
+PositionEmbedding = Literal["learned", "sinusoidal"]
 
 
 @dataclass(frozen=True)
@@ -221,7 +222,7 @@ class BertEncoder(Encoder):
         layer_norm_eps: float = 1e-12,  # BERT's code; torch has 1e-5
         initializer_range: float = 0.02,
         causal: bool = False,
-        position_embedding: Literal["learned", "sinusoidal"] = "learned",
+        position_embedding: PositionEmbedding = "learned",
         pad_token_id: int = 0,
         bilstm_layers: int = 0,
     ) -> None:
@@ -247,9 +248,7 @@ class BertEncoder(Encoder):
 
         width = self.hidden_size
         self.token_embedding = nn.Embedding(vocab_size, width)
-        if position_embedding not in ("learned", "sinusoidal"):
-            told = f"found {position_embedding!r}, expected learned or sinusoidal"
-            raise ConfigError(f"model.encoder.position_embedding: {told}")
+        check_choice("model.encoder.position_embedding", position_embedding, PositionEmbedding)
         if position_embedding == "learned":
             self.position_embedding = nn.Embedding(max_position_embeddings, width)
         else:

@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, get_args
 
 from bertlab.errors.catalogue import (
     BertlabError,
@@ -45,7 +45,7 @@ def nearest(name: str, choices: Iterable[str]) -> str:
 
 
 # jsonargparse's restricted types would check no call from Python, are Any to mypy, cannot be
-# written as YAML, and word their refusals in three ways: these two check both ways in
+# written as YAML, and word their refusals in three ways: these three check both ways in
 def check_at_least(key: str, found: float | None, least: int, reason: str = "") -> None:
     """Raise ConfigError if the setting ``key`` is too small; None is fine."""
     if found is not None and not found >= least:  # or NaN
@@ -57,6 +57,14 @@ def check_share(key: str, found: float | None, ends: bool = True) -> None:
     if found is not None and not (0 <= found <= 1 if ends else 0 < found < 1):  # or NaN
         both = "" if ends else ", both excluded"
         raise ConfigError(f"{key}: found {found}, expected between 0 and 1{both}")
+
+
+def check_choice(key: str, found: object, choices: Any) -> None:  # noqa: ANN401  a Literal
+    """Raise ConfigError unless ``found`` is one of the words of a ``Literal``."""
+    known = get_args(choices)
+    if found not in known:
+        hint = nearest(str(found).lower(), known)
+        raise ConfigError(f"{key}: found {found!r}, expected one of {', '.join(known)}{hint}")
 
 
 def check_processes(key: str, found: int | None, least: int) -> None:

@@ -198,7 +198,10 @@ def test_sinusoidal_positions_follow_the_formula() -> None:
         ({"hidden_size": 30}, "do not divide"),
         ({"num_hidden_layers": -1}, "encoder.num_hidden_layers: found -1"),
         ({"preset": "huge"}, "found 'huge'"),
-        ({"position_embedding": "absolute"}, "found 'absolute', expected learned or sinusoidal"),
+        (
+            {"position_embedding": "absolute"},
+            "found 'absolute', expected one of learned, sinusoidal",
+        ),
     ],
 )
 def test_impossible_sizes_are_refused(arguments: dict[str, object], words: str) -> None:

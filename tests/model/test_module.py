@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from bertlab.data.corpus.corpus import Corpus
 from bertlab.data.corpus.prepare import prepare
 from bertlab.data.corpus.store import TokenStore
 from bertlab.data.loader import SequenceStream, StepDataset, StepSampler
+from bertlab.data.module import limited_steps
 from bertlab.data.run_length import StepSizes
 from bertlab.data.sampler import load_sampler
 from bertlab.encoders.bert import BertEncoder
@@ -160,6 +163,17 @@ def test_a_limited_epoch_has_as_many_steps_as_the_limit() -> None:
     epochs = [list(StepSampler(5, lambda done=done: done, 3)) for done in (0, 3, 6, 7)]
     assert epochs == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [7, 8]]
     assert len(StepSampler(5, lambda: 0, 3)) == 5  # of which Lightning takes its share
+
+
+@pytest.mark.parametrize(
+    ("limit", "parts", "expected"),
+    [(1.0, 2, 6), (0.5, 2, 3), (4, 2, 2), (100, 2, 6), (1, 2, 1), (0.01, 1, 1)],
+)
+def test_steps_of_an_epoch_under_a_limit_of_batches(
+    limit: float, parts: int, expected: int
+) -> None:
+    trainer: Any = Mock(limit_train_batches=limit, accumulate_grad_batches=parts)
+    assert limited_steps(6, trainer) == expected
 
 
 class Swapped(NextSentencePrediction):

@@ -113,9 +113,18 @@ def test_embedding_is_the_mean_of_the_last_layer(tiny_run: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"pool": "CLS"}, "pool: found 'CLS' (there are: none, cls, mean)"),
-        ({"combine": "means"}, "combine: found 'means'; did you mean 'mean'?"),
-        ({"window_pooling": "avg"}, "window_pooling: found 'avg' (there are: mean, max, first)"),
+        (
+            {"pool": "CLS"},
+            "pool: found 'CLS', expected one of none, cls, mean; did you mean 'cls'?",
+        ),
+        (
+            {"combine": "means"},
+            "combine: found 'means', expected one of concat, sum, mean; did you mean 'mean'?",
+        ),
+        (
+            {"window_pooling": "avg"},
+            "window_pooling: found 'avg', expected one of mean, max, first",
+        ),
         ({"batch_size": 0}, "batch_size: found 0, expected 1 or more"),
         ({"layers": -1}, "layers: found -1, expected a list, [-1]"),
         ({"layers": [9]}, "layers: found 9, but the encoder has 2 layers"),

@@ -12,7 +12,7 @@ from lightning.pytorch.trainer.states import TrainerFn
 
 from bertlab import check_at_least
 from bertlab.api import ConfigError, Example, TaskData, Tokenizer
-from bertlab.extend import RESULTS_FILE, BertModule, Results, limited, make_folder, write_json
+from bertlab.extend import RESULTS_FILE, BertModule, Results, limited_steps, make_folder, write_json
 from bertlab_evaluations.contract import EvaluatedModel
 from bertlab_evaluations.entries import EvaluationEntry, read_entries
 from bertlab_evaluations.evaluate import (
@@ -163,7 +163,7 @@ def _steps_between_looks(trainer: Trainer, data: TaskData) -> float | None:
     is_even = isinstance(data.sequences_per_step(), int)
     epoch = data.steps_per_epoch() if is_even else data.total_steps(trainer)
     if math.isfinite(epoch):
-        epoch = limited(parts * int(epoch), trainer.limit_train_batches) // parts
+        epoch = limited_steps(int(epoch), trainer)
     epochs = trainer.check_val_every_n_epoch or 1
     if interval == 1.0:
         return epoch * epochs

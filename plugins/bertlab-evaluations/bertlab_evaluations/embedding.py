@@ -4,14 +4,14 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import index
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from bertlab import CheckpointError, PretrainedModel, check_at_least, nearest
+from bertlab import CheckpointError, PretrainedModel, check_at_least, check_choice
 from bertlab.api import ConfigError, DataError, Encoder, PackedBatch, pack
 from bertlab.extend import kind_of
 from bertlab_tasks.layers import Combination, check_layers, combine_layers
@@ -164,10 +164,10 @@ def embed_texts(
     are_many = isinstance(texts, Iterable) and not isinstance(texts, str | Mapping)
     listed = texts if are_many else [cast("str", texts)]
     # a command's parser knows these, a call from Python has none
-    _check_choice("combine", combine, Combination)
-    _check_choice("pool", pool, Pool)
+    check_choice("combine", combine, Combination)
+    check_choice("pool", pool, Pool)
     if window_pooling is not None:
-        _check_choice("window_pooling", window_pooling, Pooling)
+        check_choice("window_pooling", window_pooling, Pooling)
     size = _whole_number("batch_size", batch_size)
     check_at_least("batch_size", size, 1)
     stride = None if window_stride is None else _whole_number("window_stride", window_stride)
@@ -206,14 +206,6 @@ def _whole_numbers(layers: Sequence[int]) -> list[int]:
         raise ConfigError(
             f"layers: found {layers!r:.80}, expected a list of whole numbers, such as [0, -1]"
         ) from None
-
-
-def _check_choice(key: str, found: object, choices: Any) -> None:  # noqa: ANN401  a Literal
-    if found not in get_args(choices):
-        raise ConfigError(
-            f"{key}: found {found!r}{nearest(str(found), get_args(choices))} "
-            f"(there are: {', '.join(get_args(choices))})"
-        )
 
 
 def _ids(model: PretrainedModel, text: str, number: int, in_windows: bool) -> list[int]:

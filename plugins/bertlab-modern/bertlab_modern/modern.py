@@ -11,7 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from bertlab import check_at_least
+from bertlab import check_at_least, check_choice
 from bertlab.api import ConfigError, Encoder, EncoderOutput, PackedBatch
 from bertlab.extend import (
     Dropout,
@@ -24,7 +24,6 @@ from bertlab.extend import (
     states_at_rows,
     summary_token,
 )
-from bertlab_modern.choices import check_choice
 from bertlab_modern.modern_form import ModernBertForm
 from bertlab_modern.modern_layer import (
     FeedForward,

@@ -3,9 +3,8 @@
 import math
 from typing import Literal
 
-from bertlab import check_at_least, check_share
+from bertlab import check_at_least, check_choice, check_share
 from bertlab.api import Progress, Schedule
-from bertlab_modern.choices import check_choice
 
 DecayShape = Literal["linear", "sqrt"]
 Mode = Literal["auto", "min", "max"]
