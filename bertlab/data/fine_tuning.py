@@ -277,7 +277,7 @@ class LabelledData(TaskData):
 
         Its steps are of equal size but for one, so that no last step is small.
         """
-        grouping = self.batch_size if self.group_by_length else None
+        grouping = self.steps_per_epoch() if self.group_by_length else None
         stream = ExampleStream(self.encoded["train"], self.head_name, self.seed, True, grouping)
         return self.training_loader(stream, crosses_epochs=False)
 

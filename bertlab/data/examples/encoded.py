@@ -19,7 +19,7 @@ from bertlab.errors import DataError
 
 Array = npt.NDArray[Any]
 _NAMED_ROWS = 32
-_GROUPED_BATCHES = 50  # batches that are sorted by length together, as in Hugging Face's Trainer
+_GROUPED_STEPS = 50  # whose sequences are sorted by length together, as in Hugging Face's Trainer
 
 
 @dataclass
@@ -108,7 +108,7 @@ class ExampleStream:
     task: str  # name of the head
     seed: int  # of the shuffle
     training: bool  # False: in order of length, so that little is padded inside attention
-    group_by_length: int | None = None  # size of batches whose sequences have about one length
+    grouped_steps: int | None = None  # of an epoch, if a step's sequences have about one length
     _kept: tuple[int, IntArray] | None = field(default=None, init=False, repr=False)
 
     def __len__(self) -> int:
@@ -142,23 +142,21 @@ class ExampleStream:
         units = np.arange(len(self))
         order = np.empty_like(units)  # the inverse: order[rank of u] = u
         order[rng.permute(units, len(self), epoch)] = units
-        if self.group_by_length is None:
+        if self.grouped_steps is None:
             return order
-        return self._grouped(order, epoch, self.group_by_length)
+        return self._grouped(order, epoch, self.grouped_steps)
 
-    def _grouped(self, order: IntArray, epoch: int, batch_size: int) -> IntArray:
-        """Sort large chunks of a shuffle by length, then shuffle their batches."""
-        size = batch_size * _GROUPED_BATCHES
-        chunks = [order[start : start + size] for start in range(0, len(order), size)]
-        chunks = [
-            chunk[np.argsort(-self.encoded.unit_tokens[chunk], kind="stable")] for chunk in chunks
-        ]
-        grouped = np.concatenate(chunks)
-        batches = [grouped[i : i + batch_size] for i in range(0, len(grouped), batch_size)]
-        places = np.arange(len(batches))
-        rank = CounterRNG(self.seed, "batches of rows").permute(places, len(batches), epoch)
-        # rank is the place of each batch; its argsort, the inverse, is the batch at each place
-        return np.concatenate([batches[place] for place in np.argsort(rank)])
+    def _grouped(self, order: IntArray, epoch: int, steps: int) -> IntArray:
+        """Sort large chunks of a shuffle by length, then shuffle their steps."""
+        place = CounterRNG(self.seed, "batches of rows").permute(np.arange(steps), steps, epoch)
+        # 10 units, 3 steps of 3, 3 and 4; place [2, 0, 1] -> the first four, three, three units
+        sizes = np.diff(np.arange(steps + 1) * len(order) // steps)
+        bounds = _offsets(sizes[place])
+        for first in range(0, steps, _GROUPED_STEPS):
+            chunk = order[bounds[first] : bounds[min(first + _GROUPED_STEPS, steps)]]
+            chunk[:] = chunk[np.argsort(-self.encoded.unit_tokens[chunk], kind="stable")]
+        # place's argsort, the inverse, is the group of each step
+        return np.concatenate([order[bounds[i] : bounds[i + 1]] for i in np.argsort(place)])
 
 
 def encode_examples(

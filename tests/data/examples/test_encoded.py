@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from bertlab.api.examples import Column, Example, Features
-from bertlab.data.examples.encoded import collate
+from bertlab.data.examples.encoded import ExampleStream, collate
+from bertlab.data.loader import StepDataset
+from bertlab.data.run_length import StepSizes
 from bertlab.errors import PluginError
 from bertlab.testing import batch_of
 
@@ -55,6 +57,27 @@ def test_batch_of_is_what_a_run_makes_of_features() -> None:
     )
     assert batch.input_ids.tolist() == expected.input_ids.tolist()
     assert batch.fields.keys() == expected.fields.keys()
+
+
+@pytest.mark.parametrize(("rows", "steps"), [(1001, 32), (3200, 100), (103, 4)])
+def test_steps_grouped_by_length_have_sequences_of_one_length(rows: int, steps: int) -> None:
+    lengths = np.random.default_rng(0).integers(3, 100, rows)
+    made = [Features(input_ids=[1] * length, token_type_ids=[0] * length) for length in lengths]
+    encoded = collate(made, [Example({}, "row")] * rows, np.arange(rows), together=False)
+
+    def padded(grouped: int | None) -> tuple[float, list[list[int]]]:
+        stream = ExampleStream(encoded, "head", seed=1, training=True, grouped_steps=grouped)
+        dataset = StepDataset(stream, StepSizes(1), steps_per_epoch=steps)
+        epochs = [[dataset[epoch * steps + i] for i in range(steps)] for epoch in (0, 1)]
+        found = [[np.diff(batch.cu_seqlens) for (batch,) in epoch] for epoch in epochs]
+        for epoch in found:  # visits each row once
+            assert sorted(np.concatenate(epoch)) == sorted(lengths)
+        padding = sum(len(each) * max(each) - sum(each) for each in found[0])
+        return padding / lengths.sum(), [[int(max(each)) for each in epoch] for epoch in found]
+
+    share, longest = padded(steps)
+    assert share < padded(None)[0] / 3
+    assert longest[0] != longest[1]  # in an order of each epoch's own
 
 
 def test_an_unknown_kind_of_column_is_refused() -> None:
