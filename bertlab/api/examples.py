@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -208,6 +209,8 @@ def number_of(found: Any, place: str, setting: str = "") -> float:  # noqa: ANN4
         number = math.nan
     if not abs(number) <= _LARGEST:  # False of NaN; larger is inf in the batch's float32
         asked = setting and f", as {setting} asks for"
+        if isinstance(found, str) and re.fullmatch(r" *[-+]?\d+,\d+ *", found):
+            asked += "; write a decimal comma as a point"
         raise DataError(f"{place}: found {found!r:.80}, expected a finite number{asked}")
     return number
 

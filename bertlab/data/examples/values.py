@@ -230,11 +230,12 @@ _ID = re.compile(
 
 
 def _as_seen(label: str) -> str:
-    """Return a label in NFC and small letters, without what is not seen; numbers by their value."""
+    """Return a label in NFC and small letters, without what is not seen, numbers by their value."""
     if not label.isascii():
         label = unicodedata.normalize("NFC", label)
         label = "".join(each for each in label if unicodedata.category(each) != "Cf")
     label = " ".join(label.casefold().split())
+    label = {"true": "1", "false": "0"}.get(label, label)  # as pandas may write them
     return str(Decimal(label).normalize()) if _NUMBER.fullmatch(label) else label  # 01, 1.0 -> 1
 
 

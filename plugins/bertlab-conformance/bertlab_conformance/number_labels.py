@@ -28,7 +28,7 @@ class AskForRegression(Callback):
 def are_numbers(names: Iterable[str]) -> bool:
     """Whether classes are so many numbers, or such, that a number seems to be meant."""
     found = list(names)
-    if not all(re.fullmatch(r"[+-]?\d+(\.\d+)?", each) for each in found):
+    if not all(re.fullmatch(r"[+-]?\d+([.,]\d+)?", each) for each in found):
         return False
-    values = [float(each) for each in found]
+    values = [float(each.replace(",", ".")) for each in found]  # 0,5 has a decimal comma
     return len(found) >= _MANY or any(not math.isclose(each, round(each)) for each in values)

@@ -37,6 +37,7 @@ def test_a_template_that_is_not_filled_in(
         (["1", "2", "3", "4", "5"], True),
         (["0", "1"], False),
         (["0.5", "1.5"], True),
+        (["0,5", "1,5"], True),
         (["-1", "0", "1"], False),
         (["a", "1", "2", "3", "4"], False),
     ],

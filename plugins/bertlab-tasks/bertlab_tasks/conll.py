@@ -57,10 +57,13 @@ def _sentences(path: str, name: str, raw: RawExamples) -> Iterator[tuple[str, Ma
             continue
         width = width or len(cells)
         if len(cells) != width:
+            if line.startswith("#") or (sentence and sentence[0][0].startswith("#")):
+                remedy = "lines that begin with # are no comments here: remove them, if they are"
+            else:
+                remedy = "mend the line, or put an empty line where a sentence ends"
             raise DataError(
                 f"{name}:{number}: found {len(cells)} column{'s'[: len(cells) != 1]} "
-                f"({line.strip()[:40]!r}), expected {width} as in the lines before; mend the "
-                "line, or put an empty line where a sentence ends"
+                f"({line.strip()[:40]!r}), expected {width} as in the lines before; {remedy}"
             )
         if not sentence:
             where = f"{name}:{number}"

@@ -72,6 +72,8 @@ def test_truth_of_new_text_is_kept(tmp_path):
 def test_ragged_rows(tmp_path):
     path = write(tmp_path / "a.conll", "EU ORG\nrejects O\n\nthe\n")
     fails(read, path, TAGGING, matches=["a.conll:4: found 1 column ('the'), expected 2"])
+    path = write(tmp_path / "b.conll", "# id = 17\nEU B-ORG\nrejects O\n")
+    fails(read, path, TAGGING, matches=["b.conll:2: found 2", "begin with # are no comments"])
     path = write(tmp_path / "b.conll", "EU ORG\nNew York LOC\n")
     fails(read, path, TAGGING, matches=["b.conll:2: found 3 columns", "expected 2"])
     path = write(tmp_path / "c.conll", "-DOCSTART- O\n\n")

@@ -39,6 +39,14 @@ def test_no_number_is_refused_by_file_and_row(tmp_path: Path, wrong: object) -> 
         values(given, SCORED)
 
 
+@pytest.mark.parametrize(("wrong", "told"), [("1,5", True), (" -1,5", True), ("1,5,2", False)])
+def test_a_decimal_comma_is_told(tmp_path: Path, wrong: str, told: bool) -> None:
+    given = lines(tmp_path / "a.jsonl", {"text": "a", "y": 1}, {"text": "b", "y": wrong})
+    with pytest.raises(DataError) as refused:
+        values(given, SCORED)
+    assert str(refused.value).endswith("; write a decimal comma as a point") is told
+
+
 def test_no_number_names_the_setting_that_asks_for_one(tmp_path: Path) -> None:
     table = write(tmp_path / "a.csv", "text,label\nfine,4.5\ndull,bad\n")
     words = "a.csv:3: column 'label': found 'bad', expected a finite number, as "

@@ -57,7 +57,15 @@ def test_a_row_that_looks_like_a_header(tmp_path):
 
 @pytest.mark.parametrize(
     "labels",
-    [("Yes", "yes"), ("1", "1.0"), ("01", "1"), ("café", "cafe\u0301"), ("a b", "a\u00a0b")],
+    [
+        ("Yes", "yes"),
+        ("1", "1.0"),
+        ("01", "1"),
+        ("1", "True"),
+        ("false", "0"),
+        ("café", "cafe\u0301"),
+        ("a b", "a\u00a0b"),
+    ],
 )
 def test_labels_that_are_one_written_twice(tmp_path, labels):
     one, other = labels
