@@ -23,7 +23,7 @@ import numpy.typing as npt
 from bertlab.api.tokenizer import TokenArray
 from bertlab.data.rows.lines import explain_failed_read
 from bertlab.data.sources import default_cache_dir, is_url, remembered, sha256_of, state_of
-from bertlab.errors import CorpusError, TokenizerError, TokenStoreError
+from bertlab.errors import CorpusError, TokenizerError, TokenStoreError, warn
 from bertlab.files import parse_json, read_bytes, read_object
 from bertlab.plugins.index import of_package
 from bertlab.tokenizer.files import load_tokenizer
@@ -40,6 +40,7 @@ _FILE_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)*", re.ASCII)  # below the store,
 
 MAX_UNK_SHARE = 0.05
 MAX_SINGLE_SENTENCE_SHARE = 0.9
+MAX_REPEATED_SHARE = 0.01
 _QUANTILES = {"5 %": 0.05, "25 %": 0.25, "50 %": 0.5, "75 %": 0.75, "95 %": 0.95, "100 %": 1.0}
 
 IntArray = npt.NDArray[np.int64]
@@ -342,6 +343,7 @@ class StoreReport:
     vocabulary_used: int  # ids that occur
     commonest_unknown: list[str] = field(default_factory=list)  # words, from a sample
     words: int | None = None  # parted by white space; None in a report of an older bertlab
+    repeated_documents: int | None = None  # the same as an earlier one; None as for words
 
     @classmethod
     def read(cls, store: Path) -> "StoreReport":
@@ -361,8 +363,10 @@ class StoreReport:
         """Return the lines of the printed report: a name and a figure each."""
         quantiles = self.document_length_quantiles.items()
         unknown = f" ({', '.join(self.commonest_unknown[:5])})" if self.commonest_unknown else ""
+        repeated = self.repeated_documents
         return [
             ("documents", f"{self.documents:,}"),
+            *([] if not repeated else [("documents like an earlier one", f"{repeated:,}")]),
             ("documents without tokens, left out", f"{self.documents_dropped:,}"),
             ("documents of one sentence", f"{self.single_sentence_documents:,}"),
             ("sentences", f"{self.sentences:,}"),
@@ -414,6 +418,12 @@ def check_store(report: StoreReport, read_as: str = "") -> None:
             f"corpus (at most {MAX_UNK_SHARE:.0%} may be). The commonest unknown words are "
             f"{commonest}. Use a tokenizer made for this text (check its language and case), or "
             "train one with `bertlab tokenizer`"
+        )
+    if (report.repeated_documents or 0) > MAX_REPEATED_SHARE * report.documents:
+        warn(
+            f"{report.repeated_documents:,} of {report.documents:,} documents are the same as an "
+            "earlier one; where one is held out and the other trained on, the held-out figures are "
+            "better than those of new text: remove what is repeated"
         )
 
 

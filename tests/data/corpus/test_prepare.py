@@ -119,6 +119,19 @@ def test_report(corpus, tmp_path):
     )
 
 
+def test_documents_that_are_repeated_are_counted_and_told(tmp_path, capsys):
+    texts = [f"the cats of document {number % 40}\nthe dogs of it\n" for number in range(50)]
+    path = tmp_path / "text.txt"
+    path.write_text("\n".join([*texts, "the cats of document 7\n"]))  # not the whole of one
+    store = prepare(Corpus([str(path)], "sentences"), TOKENIZER, tmp_path / "store")
+    assert StoreReport.read(store.path).repeated_documents == 10
+    assert "10 of 51 documents are the same as an earlier one" in capsys.readouterr().err
+    path.write_text("\n".join(texts[:40]))
+    store = prepare(Corpus([str(path)], "sentences"), TOKENIZER, tmp_path / "other")
+    assert StoreReport.read(store.path).repeated_documents == 0
+    assert not capsys.readouterr().err
+
+
 def test_report_is_printed(corpus, tmp_path, capsys):
     store = prepare(corpus, TOKENIZER, tmp_path / "store")
     report = StoreReport.read(store.path)
