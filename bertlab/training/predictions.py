@@ -89,6 +89,9 @@ class RowFile:
         self.truth = frozenset(truth)
         self.top_k = top_k
         self.mask = mask
+        self.made = {"error", "gold"}  # names of what is predicted, in any row
+        self._names: dict[str, str] = {}  # by column of the input, the same in all rows
+        self._taken: set[str] = set()
 
     def write(self, row: Example, prediction: Mapping[str, Any]) -> None:
         """Write a row."""
@@ -98,8 +101,19 @@ class RowFile:
         made = {**_six_digits(_best(prediction, self.top_k)), **({"gold": gold} if gold else {})}
         given = row.row or {k: value for k, value in row.values.items() if k not in self.truth}
         made |= {"cluster": row.cluster} if row.cluster else {}
-        kept = {_free_name(key, made, given): value for key, value in given.items()}
+        self.made |= made.keys()
+        kept = {self._free_name(key, given): value for key, value in given.items()}
         self.file.write({**kept, **made})
+
+    def _free_name(self, key: str, given: Mapping[str, Any]) -> str:
+        """Return the name of a column of the input: input_score where a score is predicted."""
+        name = self._names.get(key, key)
+        if key not in self._names or name in self.made:
+            while name in self.made or name in self._taken or (name != key and name in given):
+                name = f"input_{name}"
+            self._names[key] = name
+            self._taken.add(name)
+        return name
 
     def close(self) -> None:
         """Finish the file, or flush."""
@@ -110,14 +124,6 @@ class RowFile:
     def discard(self) -> None:
         """Leave no file."""
         self.file.discard()
-
-
-def _free_name(key: str, made: Mapping[str, Any], given: Mapping[str, Any]) -> str:
-    """Return the name of a column of the input: input_score where the prediction has a score."""
-    name = key
-    while name in made or name in ("error", "gold") or (name != key and name in given):
-        name = f"input_{name}"
-    return name
 
 
 PredictionSink = RowFile | Submission
@@ -132,7 +138,8 @@ class PredictionWriter(Callback):
         self.data: TaskData | None = None
         self.head: Head | None = None
         self.next_row = 0
-        self.done: dict[int, list[dict[str, Any]]] = {}  # by row, of those that wait for others
+        # by number, those that wait for others
+        self.done: dict[int, tuple[Example, Mapping[str, Any]]] = {}
         self.unreadable: list[str] = []  # reasons
 
     @property
@@ -189,7 +196,9 @@ class PredictionWriter(Callback):
         numbered = zip(batch.fields["row"].tolist(), predicted, strict=True)
         # rows [4, 4, 7] -> done[4] of two parts, done[7] of one
         for number, group in groupby(numbered, key=lambda pair: pair[0]):
-            self.done[number] = [part for _, part in group]
+            self.done[number] = self._predicted(number, [part for _, part in group])
+            if isinstance(self.sink, RowFile):  # so that rows with an error before it know them
+                self.sink.made |= self.done[number][1].keys()
         self._write_next()
 
     def on_predict_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -205,22 +214,30 @@ class PredictionWriter(Callback):
         assert rows is not None
         # rows 0 and 2 are done, 1 is not: write 0, keep 2 until 1 is there
         while self.next_row < rows.taken_in:
-            if self.next_row not in self.done and rows.has_sequences(self.next_row):
-                return
-            parts = self.done.pop(self.next_row, [])
-            row = rows.take(self.next_row)
+            if self.next_row not in self.done:
+                if rows.has_sequences(self.next_row):
+                    return
+                self.done[self.next_row] = self._predicted(self.next_row)
+            row, prediction = self.done.pop(self.next_row)
             self.next_row += 1
             if isinstance(row, UnreadableRow):
                 if row.reason != LEFT_OUT:
                     self.unreadable.append(row.reason)
-                if not isinstance(self.sink, Submission):
-                    self.sink.write(row, {"error": row.reason})
-                else:  # it has no place for a reason, and a line for each row
+                if isinstance(self.sink, Submission):  # has no place for a reason, a line for each
                     where = f"{row.where}: " if row.reason == LEFT_OUT else ""
                     raise DataError(f"{where}{row.reason}")
-                continue
-            prediction = parts[0] if self.head is None else self.head.merge(row, parts)
             self.sink.write(row, prediction)
+
+    def _predicted(
+        self, number: int, parts: Sequence[dict[str, Any]] = ()
+    ) -> tuple[Example, Mapping[str, Any]]:
+        """Take a row with its prediction, of those of its sequences, or with its error."""
+        assert self.data is not None
+        assert self.data.input_rows is not None
+        row = self.data.input_rows.take(number)
+        if isinstance(row, UnreadableRow):
+            return row, {"error": row.reason}
+        return row, parts[0] if self.head is None else self.head.merge(row, parts)
 
 
 def open_sink(

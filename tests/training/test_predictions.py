@@ -132,6 +132,46 @@ def test_no_column_is_lost_where_names_meet(
     assert ["is empty" in str(cell) for cell in table["error"]] == [False, True]
 
 
+@pytest.mark.parametrize("form", ["csv", "parquet", "jsonl"])
+def test_a_column_has_one_name_in_rows_with_and_without_an_error(
+    bertlab: Command, classifier: Path, tmp_path: Path, form: str
+) -> None:
+    """The file's label and scores are not read as predicted, whichever row comes first."""
+    given, output = tmp_path / "new.csv", tmp_path / f"out.{form}"
+    given.write_text("text,Bewertung,label,scores\n,a,L0,S0\nIt is.,a,L1,S1\n,b,L2,S2\n")
+    code, _, error = bertlab(
+        "predict", "--ckpt_path", classifier, "--data.columns", "{label: Bewertung}",
+        "--input", given, "--output", output,
+    )  # fmt: skip
+    assert code == 3, error
+    reading = {"csv": pd.read_csv, "parquet": pd.read_parquet, "jsonl": pd.read_json}[form]
+    table = reading(output, lines=True) if form == "jsonl" else reading(output)
+    assert list(table["input_label"]) == ["L0", "L1", "L2"]
+    assert list(table["input_scores"]) == ["S0", "S1", "S2"]
+    assert list(table["label"].isna()) == [True, False, True]
+
+
+def test_names_of_columns_stay_where_rows_have_other_columns(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    sink = open_sink(None, "jsonl", None)
+    rows = [{"a": 1}, {"a": 2, "x": 3}, {"x": 4, "input_x": 5}, {"x": 6}, {"input_x": 7}]
+    predictions = [{}, {"x": 0}, {"x": 0}, {"error": "odd"}, {"x": 0, "a": 0}]
+    for row, prediction in zip(rows, predictions, strict=True):
+        sink.write(Example({}, "", row), prediction)
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    for made, prediction in zip(found, predictions, strict=True):
+        for key in prediction:
+            made.pop(key)
+    assert found == [
+        {"a": 1},
+        {"a": 2, "input_x": 3},
+        {"input_x": 4, "input_input_x": 5},
+        {"input_x": 6},
+        {"input_input_x": 7},
+    ]
+
+
 def test_half_a_surrogate_pair_is_written_as_json_has_it(
     bertlab: Command, classifier: Path, tmp_path: Path
 ) -> None:
