@@ -41,7 +41,7 @@ from bertlab.data.rows.files import (
     open_rows,
     unknown_format,
 )
-from bertlab.data.rows.lines import holding, read_text, words_of
+from bertlab.data.rows.lines import holding, read_text
 from bertlab.data.rows.tables import PLAIN, RowReading, Unreadable
 from bertlab.data.sources import open_source, source_of
 from bertlab.errors import ConfigError, DataError, EmptyTextError
@@ -70,15 +70,11 @@ class _Opened:
     no_label: str | None
     skips_broken: bool
     is_labelled: bool
-    splits: str | None  # column of new text whose texts are parted into words, where they are
 
     def read(self, where: str, raw: Mapping[str, Any], cluster: str | None = None) -> Example:
-        values = raw
-        if self.splits and isinstance(values.get(self.splits), str):
-            values = {**values, self.splits: words_of(values[self.splits])}
         known = {}
         for reader in self.readers:
-            value = reader.read(values, where)
+            value = reader.read(raw, where)
             if value is not None:
                 known[reader.mapped.column.name] = value
         for reader in self.readers:
@@ -282,12 +278,11 @@ def _open(
         names, by_raw = ordered_names(label_names), names_by_raw(label_names)
     no_label = None if named is None else named.no_label
     needed = [each for each in mapped if each.column.required and not each.column.is_truth]
-    reads_words = len(needed) == 1 and needed[0].column.kind == "texts"
-    source = needed[0].source if reads_words and not needs_truth else None
-    splits = source if isinstance(source, str) else None
     hub = named is not None or not needs_truth  # rows may be those of the hub's test splits
     readers = [column_reader(each, by_raw, no_label, needs_truth, reading, hub) for each in mapped]
-    return _Opened(raw, readers, names, no_label, skips_broken, needs_truth, splits)
+    if len(needed) == 1 and not needs_truth:
+        readers[mapped.index(needed[0])].parts_texts = True
+    return _Opened(raw, readers, names, no_label, skips_broken, needs_truth)
 
 
 def _named_format(form: str) -> NamedFormat | None:

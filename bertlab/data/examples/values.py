@@ -53,6 +53,7 @@ class ColumnReader:
     """Reads values of one of a head's columns: texts, labels, numbers; a subclass reads others."""
 
     form = ""  # how several labels of a row are written, for the data report
+    parts_texts = False  # whether a text, of new rows, stands for its words
 
     def __init__(
         self,

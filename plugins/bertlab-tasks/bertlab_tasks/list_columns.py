@@ -9,12 +9,12 @@ from bertlab.extend import (
     EmptyTextError,
     checked_string,
     checked_text,
-    looks_printed,
     number_of,
     show_value,
+    words_of,
 )
 from bertlab_tasks.label_cells import LabelCells, find_label_cells
-from bertlab_tasks.printed_cells import parse_printed
+from bertlab_tasks.printed_cells import as_list
 from bertlab_tasks.span_windows import nearest_occurrence
 
 
@@ -63,7 +63,7 @@ class ListReader(ColumnReader):
             "labels": self._several_labels,
             "tags": self._tags,
             "answers": _answers,
-            "texts": _texts,
+            "texts": self._texts,
             "numbers": _numbers,
             "span": _span,
         }
@@ -90,8 +90,14 @@ class ListReader(ColumnReader):
             raise DataError(f"{place}: found {show_value(value)}, expected a list of labels")
         return list(dict.fromkeys(self._class_names_of(value, place)))
 
+    def _texts(self, value: object, place: str) -> list[str]:
+        found = as_list(value)
+        if self.parts_texts and isinstance(value, str) and not _are_texts(found):
+            found = words_of(value)
+        return _texts(found, place)
+
     def _tags(self, value: object, place: str) -> list[str]:
-        value = _list(value)
+        value = as_list(value)
         if not isinstance(value, list):
             raise DataError(
                 f"{place}: found {show_value(value)}, expected a list with a tag for each word"
@@ -105,18 +111,7 @@ class ListReader(ColumnReader):
         return [self._class_name(each, f"{place}[{n}]") for n, each in enumerate(values)]
 
 
-def _list(value: object) -> object:
-    """Return the list that was printed into a cell; anything else as it is."""
-    if not looks_printed(value):
-        return value
-    try:
-        return parse_printed(str(value))
-    except ValueError:
-        return value
-
-
 def _texts(value: object, place: str) -> list[str]:
-    value = _list(value)
     if not isinstance(value, list) or not value:
         advice = "; a table gives it by a list of columns" if isinstance(value, str) else ""
         raise DataError(f"{place}: found {show_value(value)}, expected a list of texts{advice}")
@@ -130,6 +125,10 @@ def _texts(value: object, place: str) -> list[str]:
     return value
 
 
+def _are_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+
+
 def _are_strings(values: list[Any]) -> bool:
     """Return whether all are plain texts; if not, :func:`_string` says what is wrong with which."""
     # half a surrogate pair is not printable; one joined text is checked faster than each
@@ -137,7 +136,7 @@ def _are_strings(values: list[Any]) -> bool:
 
 
 def _numbers(value: object, place: str) -> list[float]:
-    value = _list(value)
+    value = as_list(value)
     if not isinstance(value, list):
         raise DataError(f"{place}: found {show_value(value)}, expected a list of numbers")
     return [number_of(each, f"{place}[{n}]") for n, each in enumerate(value)]
@@ -147,7 +146,7 @@ Span = tuple[int | None, int | None, str | None]  # start, end, text; what a row
 
 
 def _span(value: object, place: str) -> Span:
-    match _list(value):
+    match as_list(value):
         case str(text) if text.strip():
             return None, None, checked_text(text, place).strip()
         case [start, end]:
@@ -189,7 +188,7 @@ def _located(span: Span, text: str, of: str, place: str) -> tuple[int, int]:
 
 
 def _answers(value: object, place: str) -> dict[str, list[Any]]:
-    value = _list(value)
+    value = as_list(value)
     if isinstance(value, str) and not value.startswith("{"):  # the answer's text alone
         value = [value]
     if isinstance(value, list) and all(isinstance(each, Mapping) for each in value):

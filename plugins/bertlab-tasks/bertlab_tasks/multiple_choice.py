@@ -20,6 +20,7 @@ from bertlab.api import (
     Tokenizer,
 )
 from bertlab.extend import pair_features
+from bertlab_tasks.text_of_words import words_as_given
 
 
 class MultipleChoice(ClassifierHead):
@@ -104,7 +105,8 @@ class MultipleChoice(ClassifierHead):
         """Return ``{"label": number, "choice": text, "scores": [probability, …]}``."""
         scores = torch.tensor([part["score"] for part in parts], dtype=torch.float64).softmax(0)
         best = int(scores.argmax())
-        return {"label": best, "choice": example.values["choices"][best], "scores": scores.tolist()}
+        choices = words_as_given(example.values["choices"], example.row)
+        return {"label": best, "choice": choices[best], "scores": scores.tolist()}
 
     def _scores(self, output: EncoderOutput) -> Tensor:
         """``(B,)`` float32 scores of the choices."""

@@ -4,7 +4,7 @@ import ast
 import re
 from typing import Any
 
-from bertlab.extend import parse_json
+from bertlab.extend import looks_printed, parse_json
 
 _TOKEN = re.compile(
     r"""\s*(?:
@@ -17,6 +17,16 @@ _TOKEN = re.compile(
 )
 _OF_PYTHON = {"true": "True", "false": "False", "null": "None", "nan": "None"}
 _DEEPEST = 8
+
+
+def as_list(value: object) -> object:
+    """Return the list that was printed into a cell; anything else as it is."""
+    if not looks_printed(value):
+        return value
+    try:
+        return parse_printed(str(value))
+    except ValueError:
+        return value
 
 
 def parse_printed(text: str) -> Any:  # noqa: ANN401

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate, chain
 from typing import Any
 
+from bertlab_tasks.printed_cells import as_list
+
 WORD_COLUMNS = ("words", "tokens", "text")  # of the column of words, or of their text
 
 
@@ -19,12 +21,22 @@ def same_but_for_capitals(text: str, other: str) -> bool:
 def words_as_given(words: Sequence[str], row: Mapping[str, Any]) -> list[str]:
     """Return the words in the capitals of the row, where a transform made small letters.
 
-    They are a list of the row, or all of a text of it but the spaces.
+    They are a list of the row, all of a text of it but the spaces, or texts of its columns.
 
     ``["in", "rome"]``, ``{"sentence": "In Rome"}`` → ``["In", "Rome"]``
     """
-    found = filter(None, (_same_words(words, value) for value in row.values()))
+    lists = (_same_words(words, value) for value in row.values())
+    found = filter(None, [*lists, _in_columns(words, row)])
     return min(found, key=lambda given: given != list(words), default=list(words))
+
+
+def _in_columns(words: Sequence[str], row: Mapping[str, Any]) -> list[str] | None:
+    """Return the texts of columns, in their order, that are words but for capitals."""
+    texts = (value for value in row.values() if isinstance(value, str))
+    found = [
+        next((text for text in texts if same_but_for_capitals(text, word)), None) for word in words
+    ]
+    return [text for text in found if text is not None] if None not in found else None
 
 
 def _same_words(words: Sequence[str], value: object) -> list[str] | None:
@@ -34,7 +46,9 @@ def _same_words(words: Sequence[str], value: object) -> list[str] | None:
     """
     if isinstance(value, str):
         places = _parted(words, value)
-        return None if places is None else [value[start:end] for start, end in places]
+        if places is not None:
+            return [value[start:end] for start, end in places]
+        value = as_list(value)  # that was printed into a cell
     if not isinstance(value, list) or len(value) != len(words):
         return None
     is_same = all(isinstance(each, str) for each in value) and all(
@@ -54,7 +68,7 @@ def word_places(words: Sequence[str], row: Mapping[str, Any]) -> list[list[int]]
     names = [name for name in WORD_COLUMNS if name in row]
     texts = [row[name] for name in dict.fromkeys([*names, *row]) if isinstance(row[name], str)]
     found = (_parted(words, text) for text in texts)
-    beside = (_found(words, row[name]) for name in names if isinstance(row[name], str))
+    beside = (_found(words, row[name]) for name in names if isinstance(as_list(row[name]), str))
     return next(filter(None, chain(found, beside)), None)
 
 

@@ -1,12 +1,17 @@
 """Lists and objects that were printed into cells."""
 
+import csv
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bertlab.data.examples.source import stream_rows
 from bertlab_tasks.printed_cells import parse_printed
+from bertlab_tasks.text_of_words import word_places
+from tests.data.examples.labelled_files import TAGGING
 
 single = st.one_of(st.text(), st.integers(-(10**15), 10**15), st.booleans())
 nested = st.recursive(single, lambda inner: st.lists(inner, max_size=4), max_leaves=8)
@@ -34,3 +39,24 @@ def test_what_json_prints_is_read_back(value):
 def test_nothing_else_is_read(text):
     with pytest.raises(ValueError):  # noqa: PT011  of any message
         parse_printed(text)
+
+
+def test_words_that_were_printed_into_a_cell_are_new_rows_too(tmp_path: Path) -> None:
+    """Not the words of their brackets and quotes; a text in brackets stays a text."""
+    given = ["['In', 'Rome']", '["In"]', "In Rome", "[1] In", "[1, 2]"]
+    file = tmp_path / "new.csv"
+    with file.open("w", newline="") as opened:
+        csv.writer(opened).writerows([["id", "words"], *enumerate(given)])
+    rows = list(stream_rows(str(file), {}, "auto", TAGGING))
+    assert [row.values["words"] for row in rows] == [
+        ["In", "Rome"],
+        ["In"],
+        ["In", "Rome"],
+        ["[", "1", "]", "In"],
+        ["[", "1", ",", "2", "]"],
+    ]
+    assert [row.row["words"] for row in rows] == given
+    assert [word_places(row.values["words"], row.row) is None for row in rows] == [
+        *[True, True],
+        *[False, False, False],
+    ]

@@ -115,6 +115,8 @@ def test_answers_have_the_capitals_of_whatever_column_the_context_is_of() -> Non
     [
         ({"words": ["In", "Rome"]}, None),
         ({"ids": [1, 2], "sentence": ["In", "Rome"]}, None),
+        ({"words": "['In', 'Rome']"}, None),
+        ({"id": "rom", "first": "In", "second": "Rome"}, None),
         ({"text": "In  Rome"}, [[0, 2], [4, 8]]),
         ({"id": "in", "sentence": "In Rome"}, [[0, 2], [3, 7]]),
         ({"text": "So: In Rome!", "tokens": ["In", "Rome"]}, [[4, 6], [7, 11]]),
@@ -134,6 +136,16 @@ def test_words_and_entities_have_the_capitals_of_the_row(
     assert [entity["text"] for entity in found["entities"]] == ["Rome"]
     other = replace(example, row={"text": "an other text"})
     assert head.merge(other, [])["tags"] == ["", ""]
+
+
+@pytest.mark.parametrize(
+    "row", [{"choices": ["A dog", "A cat"]}, {"end0": "A dog", "end1": "A cat", "context": "a cat"}]
+)
+def test_the_choice_has_the_capitals_of_the_row(row: dict[str, Any]) -> None:
+    given = Example({"context": "A", "choices": ["A dog", "A cat"]}, "a:1", row)
+    example = Transforms({"lower_case": {}}).change(given, MultipleChoice.columns)
+    assert example.values["choices"] == ["a dog", "a cat"]
+    assert MultipleChoice().merge(example, [{"score": 0.0}, {"score": 1.0}])["choice"] == "A cat"
 
 
 def test_lengths_that_no_text_has_are_refused() -> None:
