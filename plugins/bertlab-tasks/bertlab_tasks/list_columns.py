@@ -112,7 +112,9 @@ class ListReader(ColumnReader):
 
 
 def _texts(value: object, place: str) -> list[str]:
-    if not isinstance(value, list) or not value:
+    if value == [] or value is None or (isinstance(value, str) and not value.strip()):
+        raise EmptyTextError(f"{place}: is empty, expected a text; correct the row or remove it")
+    if not isinstance(value, list):
         advice = "; a table gives it by a list of columns" if isinstance(value, str) else ""
         raise DataError(f"{place}: found {show_value(value)}, expected a list of texts{advice}")
     if not _are_strings(value):

@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertlab.data.examples.source import stream_rows
+from bertlab.data.examples.source import LEFT_OUT, UnreadableRow, stream_rows
+from bertlab.data.rows.tables import RowReading
+from bertlab.errors import EmptyTextError
 from bertlab_tasks.printed_cells import parse_printed
 from bertlab_tasks.text_of_words import word_places
-from tests.data.examples.labelled_files import TAGGING
+from tests.data.examples.labelled_files import TAGGING, read
 
 single = st.one_of(st.text(), st.integers(-(10**15), 10**15), st.booleans())
 nested = st.recursive(single, lambda inner: st.lists(inner, max_size=4), max_leaves=8)
@@ -60,3 +62,28 @@ def test_words_that_were_printed_into_a_cell_are_new_rows_too(tmp_path: Path) ->
         *[True, True],
         *[False, False, False],
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "empty"),
+    [
+        ("a.jsonl", '{"words": [], "tags": []}'),
+        ("a.jsonl", '{"words": " ", "tags": []}'),
+        ("a.csv", "[],\"['O']\""),
+        ("a.csv", ",\"['O']\""),
+    ],
+)
+def test_a_list_without_texts_is_an_empty_text(tmp_path: Path, name: str, empty: str) -> None:
+    first = '{"words": ["a"], "tags": ["O"]}' if name.endswith("l") else "['a'],['O']"
+    header = "" if name.endswith("l") else "words,tags\n"
+    file = tmp_path / name
+    file.write_text(f"{header}{first}\n{empty}\n")
+    with pytest.raises(EmptyTextError, match=r"column 'words': is empty.*data\.empty: skip"):
+        read(file, TAGGING)
+    found = read(file, TAGGING, skip_empty=True)
+    assert (len(found.rows), found.skipped) == (1, {"an empty text": 1})
+    for keeps in (False, True):
+        reading = RowReading(skip_empty=True, keeps_unreadable=keeps)
+        _, row = stream_rows(str(file), {}, "auto", TAGGING, reading=reading)
+        assert isinstance(row, UnreadableRow)
+        assert row.reason == LEFT_OUT
