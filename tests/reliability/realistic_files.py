@@ -134,9 +134,9 @@ MIXED = ("never",)
 
 
 def _named(label: Any) -> Any:
-    return (
-        label.strip() if isinstance(label, str) else label if type(label) is float else str(label)
-    )
+    if type(label) is float:  # a whole one is the class that the int is
+        return str(int(label)) if label.is_integer() else label
+    return label.strip() if isinstance(label, str) else str(label)
 
 
 def _columnar(rng: Random, folder: Path) -> Case:

@@ -81,7 +81,7 @@ class ColumnReader:
         """Return the value in a raw row; None if the row lacks it.
 
         A text is as it is, or those of several columns with spaces between. A label is a name, or a
-        float if the source has floats.
+        float that is not whole.
         """
         source = self._source
         value = row.get(source) if type(source) is str else [row.get(key) for key in source]
@@ -144,9 +144,9 @@ class ColumnReader:
         if isinstance(value, float):
             if not math.isfinite(value):
                 raise DataError(f"{place}: found {value}, expected a label or a number")
-            if by_raw is None or not value.is_integer():
+            if not value.is_integer():
                 return value if by_raw is None else _named(str(value), place, by_raw)
-            value = int(value)  # pandas writes 2.0 where other rows have no number
+            value = int(value)  # the class 2: pandas writes 2.0 where other rows have no number
         return self._class_name(value, place)
 
     def _class_name(self, value: object, place: str) -> str:

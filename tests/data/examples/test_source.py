@@ -9,6 +9,7 @@ from bertlab.api.examples import Column
 from bertlab.data.examples import source as source_module
 from bertlab.data.examples.source import stream_rows
 from bertlab.errors import ConfigError
+from bertlab.heads.sentences import SentencePair
 
 from .labelled_files import (
     PAIR,
@@ -96,8 +97,27 @@ def test_plain_text_where_one_text_is_all_that_is_read(tmp_path):
 
 def test_scores_stay_as_they_are(tmp_path):
     path = write(tmp_path / "a.jsonl", '{"text_a": "A", "text_b": "B", "label": 3.0}')
-    assert values(path, PAIR)[0]["label"] == pytest.approx(3.0)
-    assert isinstance(values(path, PAIR)[0]["label"], float)
+    score = values(path, SentencePair(regression=True).columns)[0]["label"]
+    assert isinstance(score, float)
+    assert score == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "classes"),
+    [
+        ("a.jsonl", ["0", "1", "1.0", "0.0", "-0.0", '"1"'], ["0", "1", "1", "0", "0", "1"]),
+        ("a.jsonl", ["1", "1.5", "1.0"], ["1", "1.5", "1"]),
+        ("a.csv", ["1", "2", "1", "2"], ["1", "2", "1", "2"]),
+        ("a.csv", ["1.0", "2.0", "1.0"], ["1.0", "2.0", "1.0"]),  # texts, as they are written
+    ],
+)
+def test_a_whole_number_is_one_class_however_json_has_it(tmp_path, name, rows, classes):
+    line = '{{"text_a": "A", "text_b": "B", "label": {}}}\n' if name == "a.jsonl" else "A,B,{}\n"
+    header = "" if name == "a.jsonl" else "text_a,text_b,label\n"
+    path = write(tmp_path / name, header + "".join(map(line.format, rows)))
+    head = SentencePair()
+    found = [label for row in read(path, PAIR).rows for label in head.labels_of(row)]
+    assert found == classes
 
 
 @pytest.mark.parametrize(
