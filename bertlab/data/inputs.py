@@ -16,6 +16,7 @@ from bertlab.data.examples.encoded import EncodedExamples, encode_examples
 from bertlab.data.examples.source import UnreadableRow, stream_rows
 from bertlab.data.rows.files import one_input
 from bertlab.data.rows.lines import words_of
+from bertlab.data.rows.tables import RowReading
 from bertlab.errors import ConfigError, DataError, warn
 
 PREDICT_BATCH = 64  # sequences
@@ -108,7 +109,7 @@ def input_texts(
     """Yield the texts that are given, or those of a file with ``text``, perhaps ``text_pair``."""
     one_input(texts or None, file)
     if file is not None:
-        return stream_rows(file, {}, "auto", _COLUMNS)
+        return stream_rows(file, {}, "auto", _COLUMNS, reading=RowReading(keys={}))
     return given_texts(texts or (), text_pairs)
 
 

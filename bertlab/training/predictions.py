@@ -49,10 +49,8 @@ class JsonLines:
 
     def close(self) -> None:
         """Finish the file, or flush."""
-        if self.file is None:
-            sys.stdout.flush()
-        else:
-            self.file.close()
+        finish = sys.stdout.flush if self.file is None else self.file.close
+        finish()
 
     def discard(self) -> None:
         """Leave no file."""
@@ -133,14 +131,12 @@ PredictionSink = RowFile | Submission
 class PredictionWriter(Callback):
     """Writes predictions in the order of the input, each as soon as it is its turn."""
 
-    def __init__(self) -> None:
-        self.sink: PredictionSink | None = None
-        self.data: TaskData | None = None
-        self.head: Head | None = None
-        self.next_row = 0
-        # by number, those that wait for others
-        self.done: dict[int, tuple[Example, Mapping[str, Any]]] = {}
-        self.unreadable: list[str] = []  # reasons
+    sink: PredictionSink
+    data: TaskData
+    head: Head | None
+    next_row: int
+    done: dict[int, tuple[Example, Mapping[str, Any]]]  # by number, those that wait for others
+    unreadable: list[str]  # reasons
 
     @property
     def exit_code(self) -> int:
@@ -208,8 +204,6 @@ class PredictionWriter(Callback):
 
     def _write_next(self) -> None:
         """Write up to the first row that is still to be predicted; some rows gave no sequence."""
-        assert self.sink is not None
-        assert self.data is not None
         rows = self.data.input_rows
         assert rows is not None
         # rows 0 and 2 are done, 1 is not: write 0, keep 2 until 1 is there
@@ -232,7 +226,6 @@ class PredictionWriter(Callback):
         self, number: int, parts: Sequence[dict[str, Any]] = ()
     ) -> tuple[Example, Mapping[str, Any]]:
         """Take a row with its prediction, of those of its sequences, or with its error."""
-        assert self.data is not None
         assert self.data.input_rows is not None
         row = self.data.input_rows.take(number)
         if isinstance(row, UnreadableRow):

@@ -1,6 +1,7 @@
 """Rows to predict: read ahead, put together by length, and each in one batch."""
 
 from collections import Counter
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 from bertlab.api.examples import Example, Features
 from bertlab.api.task import Head
 from bertlab.api.tokenizer import Tokenizer
-from bertlab.data.inputs import PREDICT_ROWS, InputRows
+from bertlab.data.inputs import PREDICT_ROWS, InputRows, input_texts
+from bertlab.errors import DataError
 
 
 def encode(row: Example, tokenizer: Tokenizer, max_seq_length: int) -> list[Features]:
@@ -67,3 +69,27 @@ def test_no_more_is_read_than_was_said(read_ahead: int) -> None:
     rows = input_rows([[3]] * 200, together=False, read_ahead=read_ahead)
     next(iter(rows))
     assert rows.taken_in == read_ahead * PREDICT_ROWS
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('text\na b\n""\n', "is empty, expected a text; correct the row or remove it"),
+        (
+            "txt,n\na b,c\n",
+            "no column 'text'; did you mean 'txt'?; columns there: 'txt', 'n'; call",
+        ),
+        ("text,n\na,1\nb\n", "mend the row; write the file in another form"),
+        ('text,n\n"a,1\n', "write the file in another form, and a file separated by tabs"),
+        ("a,b;c\n" * 3, "comma and semicolon part the first lines into 2 cells each"),
+    ],
+)
+def test_rows_of_an_objective_advise_no_setting_of_a_head(
+    tmp_path: Path, content: str, message: str
+) -> None:
+    file = tmp_path / "new.csv"
+    file.write_text(content, "utf-8")
+    with pytest.raises(DataError) as error:
+        list(input_texts(None, None, str(file)))
+    assert message in str(error.value)
+    assert "data." not in str(error.value)

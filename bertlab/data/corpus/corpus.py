@@ -286,7 +286,7 @@ def _rows(path: File, form: str, corpus: Corpus) -> Iterator[RawDocument]:
         str(path),
         form,
         lambda _: True,
-        RowReading(errors=corpus.errors),
+        RowReading(errors=corpus.errors, keys={}),
         names=[column],
         only=[column],
     )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from bertlab.api.examples import Column, RawExamples
 from bertlab.api.format import ColumnSource, ColumnSources
+from bertlab.data.rows.tables import PLAIN, RowReading
 from bertlab.errors import DataError, nearest
 
 _MOST_SHOWN = 30
@@ -73,7 +74,11 @@ def _as_source(name: str, given: object, where: str) -> ColumnSource:
 
 
 def map_columns(
-    raw: RawExamples, wanted: Sequence[Column], candidates: ColumnSources, needs_truth: bool
+    raw: RawExamples,
+    wanted: Sequence[Column],
+    candidates: ColumnSources,
+    needs_truth: bool,
+    reading: RowReading = PLAIN,
 ) -> list[Mapped]:
     """Find the head's columns in a source; optional ones, and truth not needed, may be missing."""
     mapped, missing = [], {}
@@ -90,7 +95,7 @@ def map_columns(
         elif raw.rows_vary and options:  # a later row may have it
             mapped.append(Mapped(column, options[0], _place(options[0], column.name), None))
     if missing:
-        raise _missing(raw, missing, taken)
+        raise _missing(raw, missing, taken, reading)
     return mapped
 
 
@@ -149,7 +154,7 @@ def _resolve(source: ColumnSource, columns: Sequence[str], taken: set[str]) -> C
 
 
 def _missing(
-    raw: RawExamples, missing: Mapping[str, Sequence[ColumnSource]], taken: set[str]
+    raw: RawExamples, missing: ColumnSources, taken: set[str], how: RowReading
 ) -> DataError:
     numbered = raw.columns == tuple(map(str, range(len(raw.columns))))
     others = [each for each in raw.columns if not is_place(each) and each not in taken]
@@ -167,7 +172,7 @@ def _missing(
     there = f"{len(raw.columns)}, numbered from 0" if numbered else shown
     places = [f"{name}: {n if numbered else 'COLUMN'}" for n, name in enumerate(missing, 1)]
     without = "" if numbered else " (its number, from 0, where there is no header)"
-    return DataError(
-        f"{raw.name}: {'; '.join(found)}; columns there: {there}; name them, as in "
-        f"data.columns: {{{', '.join(places)}}}{without}, or check the format"
-    )
+    names_them = f"name them, as in data.columns: {{{', '.join(places)}}}{without}, or "
+    told = f"{raw.name}: {'; '.join(found)}; columns there: {there}"
+    advice = how.advise(names_them, "call them so in the file, or ")
+    return DataError(f"{told}; {advice}check the format")

@@ -160,21 +160,24 @@ def read_rows(
         else:
             rows.append(row)
     if empty and not skips_empty:
-        raise _empty_rows(empty, [row.where for row in rows if not truth <= row.values.keys()])
+        unlabelled = [row.where for row in rows if not truth <= row.values.keys()]
+        raise _empty_rows(empty, unlabelled, reading)
     skipped += Counter({"an empty text": len(empty)}) + raw.skipped
     if not rows:
         reasons = ", ".join(f"{count} × {reason}" for reason, count in skipped.items())
         raise DataError(f"{raw.name}: no row is left; left out: {reasons}")
     if not reading.accepts_doubtful:
         mapped = [each.mapped for each in opened.readers]
-        check_meaning(raw, rows, mapped)
+        check_meaning(raw, rows, mapped, reading)
         if reading.header is None:
-            check_header(raw, rows, mapped)
+            check_header(raw, rows, mapped, reading)
     understood = opened.describe(rows)
     return LabelledExamples(rows, names, dict(skipped), understood)
 
 
-def _empty_rows(empty: Sequence[EmptyTextError], unlabelled: Sequence[str]) -> EmptyTextError:
+def _empty_rows(
+    empty: Sequence[EmptyTextError], unlabelled: Sequence[str], reading: RowReading
+) -> EmptyTextError:
     """Return one error for all rows without text; the first stands in front."""
     found = []
     if len(empty) > 1 or unlabelled:
@@ -183,7 +186,8 @@ def _empty_rows(empty: Sequence[EmptyTextError], unlabelled: Sequence[str]) -> E
     if unlabelled:
         found.append(f"{len(unlabelled):,} with an empty label ({places_of(unlabelled)})")
     rows = f"; {' and '.join(found)}" if found else ""
-    return EmptyTextError(f"{empty[0]}{rows}; data.empty: skip leaves empty rows out")
+    advice = reading.advise("; data.empty: skip leaves empty rows out")
+    return EmptyTextError(f"{empty[0]}{rows}{advice}")
 
 
 def places_of(places: Sequence[str]) -> str:
@@ -224,7 +228,7 @@ def _stream(opened: _Opened, reading: RowReading) -> Iterator[Example]:
             elif reading.keeps_unreadable:
                 yield UnreadableRow({}, where, opened.row_of(values), reason=str(error))
             elif isinstance(error, EmptyTextError):
-                raise _empty_rows([error], []) from None
+                raise _empty_rows([error], [], reading) from None
             else:
                 raise
 
@@ -256,7 +260,7 @@ def _open(
         given = {} if form in ("txt", "words") else columns
         candidates: ColumnSources = read_mapping(given, wanted, location)
     else:
-        candidates = _own_columns(named, form, columns, wanted, location)
+        candidates = _own_columns(named, form, columns, wanted, location, reading)
     skips_broken = named.skips_broken if named is not None else form == "txt"
     skips_broken = skips_broken and needs_truth  # each row of new text has its prediction
     if raw is None:
@@ -266,7 +270,7 @@ def _open(
         )
         if named is None and raw.has_header and form in ("csv", "tsv"):
             candidates = name_places(candidates, raw.columns)
-    mapped = map_columns(raw, wanted, candidates, needs_truth)
+    mapped = map_columns(raw, wanted, candidates, needs_truth, reading)
     if label_names is None and named is not None:
         label_names = named.label_names
     if label_names is None:
@@ -296,6 +300,7 @@ def _own_columns(
     columns: Mapping[str, str | list[str]],
     wanted: Sequence[Column],
     location: str,
+    reading: RowReading,
 ) -> ColumnSources:
     """Return the columns of a named format; those of ``conll`` may be told by number."""
     missing = [each.name for each in wanted if each.required and each.name not in named.columns]
@@ -305,14 +310,14 @@ def _own_columns(
             f"{', '.join(missing)}; choose another head or format"
         )
     mapping = read_mapping(columns, wanted, location)
-    given = {name: mapping[name] for name in columns}
+    given, key = {name: mapping[name] for name in columns}, reading.advise("data.columns")
     if named.takes_columns:
         return {**named.columns, **given}
     for name, (source, *_) in given.items():
         if source not in named.columns.get(name, ()):
             raise ConfigError(
-                f"data.columns: found {name}: {columns[name]}, but format {form} has columns of "
-                "its own; leave data.columns out (--data.columns null), or in place of "
+                f"{key}: found {name}: {columns[name]}, but format {form} has columns of "
+                f"its own; leave {key} out (--{key} null), or in place of "
                 f"{form} give {', '.join(_PLAIN_FORMATS)}, which take the columns that you name"
             )
     return named.columns

@@ -46,6 +46,7 @@ def names_by_raw(names: LabelNames) -> dict[str, str]:
     return {str(number): name for number, name in enumerate(names)} | same
 
 
+Rows = Sequence[Example]
 _KEPT = 1000  # different labels of a column whose names are remembered
 
 
@@ -216,7 +217,7 @@ def show_value(value: object) -> str:
     return f"{kind_of(value)} {shown if len(shown) <= 60 else f'{shown[:59]}…'}"
 
 
-_ACCEPT = "data.doubtful: accept takes the rows as they are"
+_ACCEPT = ", or data.doubtful: accept takes the rows as they are"
 _LEAST_ROWS = 4
 _LEAST_DIFFERENT = 20  # rows of which no two have one label
 _MOST_SHOWN = 40  # characters
@@ -240,17 +241,18 @@ def _as_seen(label: str) -> str:
     return str(Decimal(label).normalize()) if _NUMBER.fullmatch(label) else label  # 01, 1.0 -> 1
 
 
-def check_meaning(raw: RawExamples, rows: Sequence[Example], mapped: Sequence[Mapped]) -> None:
+def check_meaning(raw: RawExamples, rows: Rows, mapped: Sequence[Mapped], how: RowReading) -> None:
     """Raise DataError if a column can hardly be what it is taken for; ``raw`` had these rows."""
     for each in mapped:
         name = each.column.name
         if each.column.kind == "text" and each.column.required and not each.column.is_truth:
-            _check_text([row.values[name] for row in rows if name in row.values], each, raw)
+            texts = [row.values[name] for row in rows if name in row.values]
+            _check_text(texts, each, raw, how)
         if each.column.kind in ("label", "labels", "tags"):
-            _check_labels(rows, each, raw)
+            _check_labels(rows, each, raw, how)
 
 
-def check_header(raw: RawExamples, rows: Sequence[Example], mapped: Sequence[Mapped]) -> None:
+def check_header(raw: RawExamples, rows: Rows, mapped: Sequence[Mapped], how: RowReading) -> None:
     """Raise DataError if a row looks like a header: the first of a table without, or a second."""
     label = next((each.column.name for each in mapped if each.column.kind == "label"), None)
     if label is None:
@@ -259,7 +261,8 @@ def check_header(raw: RawExamples, rows: Sequence[Example], mapped: Sequence[Map
         names = {each.column.name: each.source for each in mapped}
         again = next((r for r in rows if r.values.get(label) == names[label]), None)
         if again is not None and all(again.values.get(n) == name for n, name in names.items()):
-            raise DataError(f"{again.where}: is the header again; remove the row, or {_ACCEPT}")
+            told = f"{again.where}: is the header again; remove the row"
+            raise DataError(told + how.advise(_ACCEPT))
     if raw.has_header or len(rows) < _LEAST_ROWS:
         return
     counts = Counter(str(row.values.get(label)) for row in rows)
@@ -267,35 +270,29 @@ def check_header(raw: RawExamples, rows: Sequence[Example], mapped: Sequence[Map
     alone = counts.pop(str(first.get(label))) == 1 and min(counts.values(), default=0) > 1
     cells = [value for value in first.values() if isinstance(value, str)]
     if alone and all(_NAME.fullmatch(cell) for cell in cells):
-        raise DataError(
-            f"{rows[0].where}: looks like a header: no other row has the label "
-            f"{first.get(label)!r}; data.header: true takes it for one, data.header: false for a "
-            "row"
-        )
+        advice = "; data.header: true takes it for one, data.header: false for a row"
+        told = f"looks like a header: no other row has the label {first.get(label)!r}"
+        raise DataError(f"{rows[0].where}: {told}{how.advise(advice)}")
 
 
-def _check_text(texts: Sequence[str], mapped: Mapped, raw: RawExamples) -> None:
+def _check_text(texts: list[str], mapped: Mapped, raw: RawExamples, how: RowReading) -> None:
+    place, accept = f"{raw.name}: {mapped.place}", how.advise(_ACCEPT)
     quoted = [text for text in texts if '"' in text] if raw.form.startswith("tsv") else []
     # "a ""b""" and "c", but neither a "b" nor "a" or "b": a program wrote CSV with tabs
     if all(map(_QUOTED.fullmatch, quoted)) and any('""' in text[1:-1] for text in quoted):
-        raise DataError(
-            f"{raw.name}: {mapped.place}: all {len(quoted):,} texts with quotes, such as "
-            f"{quoted[0][:_MOST_SHOWN]!r}, have them around and twice inside, as CSV has; "
-            f"data.quote: '\"' takes these off, or {_ACCEPT}"
-        )
+        told = f"{place}: all {len(quoted):,} texts with quotes, such as "
+        told += f"{quoted[0][:_MOST_SHOWN]!r}, have them around and twice inside, as CSV has"
+        told += how.advise("; data.quote: '\"' takes these off")
+        raise DataError(told + accept)
     if raw.form.startswith("csv") and texts and all(text.startswith(' "') for text in texts):
-        raise DataError(
-            f"{raw.name}: {mapped.place}: all texts begin with a space and a quote, which are then "
-            f"part of the text; remove the spaces behind the delimiter, or {_ACCEPT}"
-        )
+        told = f"{place}: all texts begin with a space and a quote, which are then part of the text"
+        raise DataError(f"{told}; remove the spaces behind the delimiter{accept}")
     if len(texts) >= _LEAST_ROWS and all(_ID.fullmatch(text.strip()) for text in texts):
         others = [column for column in raw.columns if column != mapped.source]
         there = f" ({', '.join(others)})" if others else ""
-        raise DataError(
-            f"{raw.name}: {mapped.place}: all {len(texts):,} texts are ids or numbers, such as "
-            f"{texts[0]!r}; name the column of texts{there}, as in data.columns: "
-            f"{{{mapped.column.name}: COLUMN}}, or {_ACCEPT}"
-        )
+        told = f"{place}: all {len(texts):,} texts are ids or numbers, such as {texts[0]!r}; name "
+        named = how.advise(f", as in data.columns: {{{mapped.column.name}: COLUMN}}")
+        raise DataError(f"{told}the column of texts{there}{named}{accept}")
 
 
 def _labels_in(row: Example, name: str) -> list[str]:
@@ -304,7 +301,7 @@ def _labels_in(row: Example, name: str) -> list[str]:
     return [found] if isinstance(found, str) else found if isinstance(found, list) else []
 
 
-def _check_labels(rows: Sequence[Example], mapped: Mapped, raw: RawExamples) -> None:
+def _check_labels(rows: Rows, mapped: Mapped, raw: RawExamples, how: RowReading) -> None:
     name = mapped.column.name
     labels = [label for row in rows for label in _labels_in(row, name)]
     counts = Counter(labels)
@@ -316,7 +313,7 @@ def _check_labels(rows: Sequence[Example], mapped: Mapped, raw: RawExamples) -> 
         elif label in _NULLS:
             odd = "an empty cell that a program has printed; give the label, or remove the row"
         elif label[0] == label[-1] and label[0] in "\"'" and len(label) > 1:
-            odd = "a quoted cell; data.quote tells those of the file"
+            odd = f"a quoted cell{how.advise('; data.quote tells those of the file')}"
         elif twin != label:
             odd = f"{twin!r}, written otherwise; write both alike"
         else:
@@ -324,14 +321,13 @@ def _check_labels(rows: Sequence[Example], mapped: Mapped, raw: RawExamples) -> 
         where = next(row.where for row in rows if label in _labels_in(row, name))
         found = repr(label[:_MOST_SHOWN])
         told = f"{where}: {mapped.place}: found {found}, which looks like {odd}"
-        raise DataError(f"{told}, or {_ACCEPT}")
+        raise DataError(told + how.advise(_ACCEPT))
     if (
         mapped.column.kind == "label"
         and len(labels) >= _LEAST_DIFFERENT
         and len(counts) == len(labels)
         and not all(_ID.fullmatch(label) for label in labels)
     ):
-        raise DataError(
-            f"{raw.name}: {mapped.place}: no two of {len(labels):,} rows have the same label, so "
-            f"there is nothing to learn; name another column with data.columns, or {_ACCEPT}"
-        )
+        told = f"{raw.name}: {mapped.place}: no two of {len(labels):,} rows have the same label, so"
+        told += " there is nothing to learn" + how.advise("; name another column with data.columns")
+        raise DataError(told + how.advise(_ACCEPT))

@@ -36,6 +36,8 @@ Cells = Iterator[tuple[int, list[str]]]
 HasHeader = Callable[[list[str]], bool]
 
 _DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
+_OTHER_FORM = "; data.delimiter and data.quote tell another form"
+_KEY = re.compile(r"\bdata\.(\w+)")
 _LOOKED_AT = 50  # lines in which a delimiter is sought
 _LOOKED_AT_CHARACTERS = 2**18
 _BYTES_OF_CELL, _BYTES_OF_QUOTED = 64, 30  # of memory: of a short text, by its delimiter or quote
@@ -59,6 +61,7 @@ class RowReading:
         errors: what a corpus does about bytes that are not UTF-8; None for labelled rows.
         keeps_unreadable: rows that cannot be read are there as :class:`Unreadable`.
         cluster: column that says which labelled rows belong together.
+        keys: what errors call those of ``data`` that they can advise; None: all, ``data.columns``.
     """
 
     delimiter: str | None = None
@@ -71,6 +74,15 @@ class RowReading:
     errors: Errors | None = None
     keeps_unreadable: bool = False
     cluster: str | None = None
+    keys: Mapping[str, str] | None = None
+
+    def advise(self, advice: str, otherwise: str = "") -> str:
+        """Return advice with its keys by their names here, or ``otherwise`` if one is not there."""
+        keys = self.keys
+        if keys is None:
+            return advice
+        is_there = keys.keys() >= {*_KEY.findall(advice)}
+        return _KEY.sub(lambda key: keys[key[1]], advice) if is_there else otherwise
 
 
 PLAIN = RowReading()
@@ -113,8 +125,7 @@ def read_table(
     raw = RawExamples(name, columns, iter(()), has_header=is_header)
     raw.form = f"{form}, {separated}, " + (f"header in line {number}" if is_header else "no header")
     expected = f"expected {len(columns)} as in line {number}; mend the row"
-    if reading.errors is None:
-        expected += "; data.delimiter and data.quote tell another form"
+    expected += reading.advise(_OTHER_FORM, "; write the file in another form")
     ragged = "keep" if reading.keeps_unreadable else "skip" if skip_ragged else "refuse"
     raw.rows = _rows(raw, chain([first], cells), separated, expected, ragged)
     return raw
@@ -159,10 +170,10 @@ def _open_cells(
         ahead = list(islice(_few(lines), 1 if path == STANDARD_INPUT else _LOOKED_AT))
         if ahead and (said := re.fullmatch(r"sep=(.)", ahead[0])):  # as Excel writes
             start, ahead, delimiter = 2, ahead[1:], delimiter or said[1]
-        delimiter = delimiter or _delimiter_of(row.name, ahead, quote, names)
+        delimiter = delimiter or _delimiter_of(row.name, ahead, reading, names)
         lines = chain(ahead, lines)
     dialect, row.delimiter = _dialect(delimiter, quote), delimiter
-    cells = _cells(row, lines, start, dialect, reading.errors is None)
+    cells = _cells(row, lines, start, dialect, reading)
     return cells, f"{_DELIMITERS.get(delimiter, repr(delimiter))}-separated"
 
 
@@ -183,14 +194,14 @@ def _few(lines: Iterator[str]) -> Iterator[str]:
             return
 
 
-def _delimiter_of(name: str, lines: list[str], quote: str | None, names: set[str]) -> str:
+def _delimiter_of(name: str, lines: list[str], reading: RowReading, names: set[str]) -> str:
     """Return the delimiter that parts the lines as a table: all of them into as many cells."""
 
     def score(delimiter: str) -> tuple[bool, int, bool, int]:
         in_header = lines[0].count(delimiter) if lines else 0
         table: list[list[str]] = []
         try:  # += keeps the rows before an error
-            table += filter(None, csv.reader(_ended(lines), **_dialect(delimiter, quote)))
+            table += filter(None, csv.reader(_ended(lines), **_dialect(delimiter, reading.quote)))
         except csv.Error as error:
             if "unexpected end" not in str(error):  # of a cell that goes on behind these lines
                 return False, 0, False, in_header
@@ -210,7 +221,7 @@ def _delimiter_of(name: str, lines: list[str], quote: str | None, names: set[str
     if len(found) > 1:  # "so, or not;good" in every line
         marks = " and ".join(_DELIMITERS[delimiter] for delimiter in found)
         told = f"{name}: {marks} part the first lines into {best[3]} cells each"
-        raise DataError(f"{told}; data.delimiter says which of them it is")
+        raise DataError(told + reading.advise("; data.delimiter says which of them it is"))
     return found[0]
 
 
@@ -247,7 +258,7 @@ def _ended(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _cells(
-    held: _Row, lines: Iterable[str], start: int, dialect: Mapping[str, Any], settings: bool
+    held: _Row, lines: Iterable[str], start: int, dialect: Mapping[str, Any], reading: RowReading
 ) -> Cells:
     """Yield the cells of each row behind the number of its first line; none of a blank line.
 
@@ -265,17 +276,13 @@ def _cells(
             else:
                 start = held.start = first + reader.line_num
     except csv.Error as error:
-        too_long = "field larger" in str(error)
-        advice = (
-            "a cell with quotes, commas or line breaks is written in double quotes, and a double "
-            "quote in it twice"
-        )
-        if too_long:
+        advice = "a cell with quotes, commas or line breaks is written in double quotes, and a "
+        advice += "double quote in it twice"
+        if "field larger" in str(error):
             most = f"{csv.field_size_limit():,} characters, or more with {READING_MB}"
             advice = f"a cell has at most {most}; is a quote never closed?"
-        if settings:
-            advice += "; data.delimiter and data.quote tell another form, and a file "
-            advice += "separated by tabs, without quotes, is format tsv"
+        advice += reading.advise(_OTHER_FORM, "; write the file in another form")
+        advice += ", and a file separated by tabs, without quotes, is format tsv"
         found = f"malformed CSV in the row that begins here ({error})"
         raise DataError(f"{held.name}:{start}: {found}; {advice}") from None
 

@@ -1,7 +1,6 @@
 """Evaluates a model without training it: rows → evaluation → figures → files."""
 
 import contextlib
-import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import takewhile
@@ -12,7 +11,7 @@ import numpy as np
 import torch
 
 from bertlab import CheckpointError, PretrainedModel, load
-from bertlab.api import ConfigError, DataError, Example, PluginError
+from bertlab.api import DataError, Example, PluginError
 from bertlab.extend import (
     MANIFEST_FILE,
     RESULTS_FILE,
@@ -53,10 +52,8 @@ from bertlab_evaluations.evaluation_output import (
 from bertlab_evaluations.evaluation_scores import GroupScore, score_groups
 from bertlab_evaluations.word_checkpoints import words_checkpoints
 
-# what errors of rows say of the keys of ``data``: those that an evaluation has, and has not
-_SHARED = re.compile(r"\bdata\.(columns|format|split)\b")
-_OTHER_FORM = re.compile(r"; data\.(delimiter|quote|header)\b.*?(?=, and a file|$)")
-_LEFT_OUT = re.compile(r"(; |, or )data\.(empty|doubtful)\b[^;,]*")
+# the keys of ``data`` that an evaluation has, as it calls them
+_KEYS = {"columns": "columns", "format": "format"}
 
 
 def read_entry_rows(entry: EvaluationEntry) -> list[Example]:
@@ -79,25 +76,14 @@ def read_entry_rows(entry: EvaluationEntry) -> list[Example]:
         if not locations:
             raise DataError(f"{entry.data}: a folder without files of rows (.jsonl, .tsv, .csv, …)")
     wanted, split = entry.evaluation.columns, entry.split
-    reading = RowReading(cluster=entry.cluster)
-    with _naming_own_keys():
-        return [
-            row
-            for location in locations
-            for row in read_rows(
-                location, split, entry.columns, entry.format, wanted, reading=reading
-            ).rows
-        ]
-
-
-@contextlib.contextmanager
-def _naming_own_keys() -> Iterator[None]:
-    """Name an evaluation's keys in an error that names those of ``data``, of which it has few."""
-    try:
-        yield
-    except (ConfigError, DataError) as error:
-        text = _LEFT_OUT.sub("", _OTHER_FORM.sub("; write the file in another form", str(error)))
-        raise type(error)(_SHARED.sub(r"\1", text)) from None
+    reading = RowReading(cluster=entry.cluster, keys=_KEYS)
+    return [
+        row
+        for location in locations
+        for row in read_rows(
+            location, split, entry.columns, entry.format, wanted, reading=reading
+        ).rows
+    ]
 
 
 def evaluate(

@@ -135,6 +135,9 @@ def test_grids_of_an_earlier_evaluation_of_the_name_are_removed(tmp_path: Path) 
         ("words\na b c\n", r"name them, as in columns: \{text: COLUMN\} \(its number"),
         ("text\n" + "12\n" * 30, r"as in columns: \{text: COLUMN\}$"),
         ("text,n\na,1\nb\n", "mend the row; write the file in another form$"),
+        ('text,n\n"a,1\n', "another form, and a file separated by tabs, without quotes, is form"),
+        ("a,b;c\n" * 3, "comma and semicolon part the first lines into 2 cells each$"),
+        ('text,n\n "a",1\n', "remove the spaces behind the delimiter$"),
     ],
 )
 def test_rows_that_cannot_be_used_name_keys_that_an_evaluation_has(

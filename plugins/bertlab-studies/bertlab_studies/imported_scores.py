@@ -86,7 +86,7 @@ def import_scores(
     form = ending_format(source) or "csv"
     if form not in ("csv", "tsv", "jsonl", "json", "parquet", "arrow"):
         form = "csv"
-    reading = RowReading(delimiter=delimiter)
+    reading = RowReading(delimiter=delimiter, keys={"delimiter": "--delimiter"})
     raw = open_rows(source, form, lambda _: True, reading, names=list(names))
     roles = _roles(raw, names)
     measured = [] if "measure" in roles.values() or "score" in roles.values() else _wide(raw, roles)

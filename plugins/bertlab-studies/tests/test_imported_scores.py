@@ -163,6 +163,8 @@ BAD = {
     "variant,seed,measure,score\na,,x,1\n": "scores.csv:2: seed: is empty",
     "variant,seed,measure,score\na,1,,1\n": "scores.csv:2: measure: is empty",
     "variant,seed,measure,score\na,1,x\n": "scores.csv:2: found 3 comma-separated columns",
+    "variant,seed,measure,score\na,2,x\n": "as in line 1; mend the row; write the file in another",
+    "id,a;x\nb,1;y\n": "into 2 cells each; --delimiter says which of them it is",
     "variant,seed,measure,score\na,1,x,\n": "holds no score",
     "variant,seed,measure\na,1,x\n": "none called score or value",
     "variant,seed,row\na,1,x\n": "none called score or value",
