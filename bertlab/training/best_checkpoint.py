@@ -20,6 +20,7 @@ from bertlab.errors import ConfigError, DamagedCheckpointError, nearest
 from bertlab.files import write_json
 from bertlab.model.evaluation import HEADS_MEAN, VAL_LOSS, heads_direction
 from bertlab.model.module import BertModule
+from bertlab.training.callbacks import evaluation_follows
 
 _NAMED_FILES = ("best_model_path", "kth_best_model_path", "last_model_path")
 
@@ -70,10 +71,7 @@ class BestCheckpoint(ModelCheckpoint):
         ends = not (trainer.fit_loop.batch_idx + 1) % trainer.accumulate_grad_batches
         if not (ends and self._is_due(trainer)):
             return
-        fetcher = trainer.fit_loop._data_fetcher
-        assert fetcher is not None, "training has begun"
-        # Lightning asks itself so when the callbacks are through
-        if trainer.fit_loop.epoch_loop._should_check_val_fx(fetcher):
+        if evaluation_follows(trainer):
             self._defer_save_until_validation = True
         else:
             self._save(trainer)

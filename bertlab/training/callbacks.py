@@ -209,10 +209,11 @@ class StopOnSignal(Callback):
         again = (each for each in self.afterwards if _any_device(trainer, self.number == each))
         self.number = next(again, signal.SIGTERM)
         self.is_stopping = True
-        self._save(trainer)
+        if not evaluation_follows(trainer):
+            self._save(trainer)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Save again after an evaluation at that step: the resumed run must not repeat it."""
+        """Save after the evaluation of that step: a resumed run neither repeats nor lacks it."""
         if self.is_stopping:
             self._save(trainer)
 
@@ -230,6 +231,13 @@ class StopOnSignal(Callback):
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.number = number
+
+
+def evaluation_follows(trainer: Trainer) -> bool:
+    """Return whether an evaluation comes next; Lightning asks itself so after a batch."""
+    fetcher = trainer.fit_loop._data_fetcher
+    assert fetcher is not None, "training has begun"
+    return trainer.fit_loop.epoch_loop._should_check_val_fx(fetcher)
 
 
 def stopped_by(trainer: Trainer) -> StopOnSignal | None:

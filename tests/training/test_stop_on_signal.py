@@ -5,11 +5,13 @@ import os
 import shlex
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from bertlab.checkpoints.run_checkpoint import read_run_checkpoint
+from bertlab.model.module import BertModule
 from bertlab_pages.token_throughput import TokenThroughput
 from tests.conftest import Command
 
@@ -81,6 +83,42 @@ def test_a_stopped_run_goes_on_bit_by_bit(
     for number, state in other.items():
         assert all(torch.equal(one[number][key], state[key]) for key in state)
     assert figures(run) == figures(undisturbed)
+
+
+@pytest.mark.first_slow
+def test_a_run_killed_in_the_evaluation_behind_a_signal_repeats_both(
+    undisturbed: Path,
+    tiny_config: Path,
+    bertlab: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """No checkpoint stands between a step and its evaluation, which a resumed run would lack."""
+    run = tmp_path / "run"
+    with monkeypatch.context() as signals:
+        signal_after(16, signal.SIGTERM, signals)
+        evaluate = BertModule.validation_step
+
+        def die_at_step_8(self: BertModule, *arguments: Any) -> None:
+            if self.trainer.global_step == 8:
+                raise KilledError
+            evaluate(self, *arguments)
+
+        signals.setattr(BertModule, "validation_step", die_at_step_8)
+        with pytest.raises(KilledError):
+            bertlab("fit", "--config", tiny_config, "--run_dir", run, *SETTINGS)
+    assert bertlab("fit", "--ckpt_path", run)[0] == 0
+    ours, theirs = (
+        torch.load(each / "checkpoints" / "last.ckpt", weights_only=True)
+        for each in (run, undisturbed)
+    )
+    assert ours["bertlab"]["history"] == theirs["bertlab"]["history"]
+    for name, weight in theirs["state_dict"].items():
+        assert torch.equal(ours["state_dict"][name], weight), name
+
+
+class KilledError(BaseException):
+    """Stands for SIGKILL: nobody can handle it."""
 
 
 @pytest.mark.slow
