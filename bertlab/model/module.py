@@ -83,10 +83,12 @@ class BertModule(LightningModule):
         self.draws = CounterRNG(seed, "draws")
         self.numerical_guard = NumericalGuard()
         self.evaluated_step = -1  # optimiser step of the last evaluation
+        self.tunes = False  # what is tuned on the rows of an evaluation; training always does
         self.history: dict[int, dict[str, float]] = {}  # evaluations of training, by step
         self.warnings: list[str] = []  # of the last evaluation
         self.step_loss = StepLoss()
         self.passes = Passes()  # of training; a package may compute them otherwise
+        self.own_callbacks = [*optimizer.recipe.callbacks()]  # which may keep the trained weights
 
     def named_tasks(self) -> dict[str, Task]:
         """Return the tasks by name, in the order of the config."""
@@ -261,8 +263,8 @@ class BertModule(LightningModule):
         return rows
 
     def configure_callbacks(self) -> list[Callback]:
-        """Return what the optimiser needs beside itself."""
-        return [*self.optimizer_config.recipe.callbacks()]
+        """Return what the optimiser needs beside itself: the same in all that a Trainer runs."""
+        return [*self.own_callbacks]
 
     def configure_optimizers(self) -> Any:  # noqa: ANN401  Lightning's type is a private union
         """Return the optimiser and its schedule, stepped once an optimiser step."""
@@ -358,7 +360,8 @@ class BertModule(LightningModule):
 
     def _log_evaluations(self, stage: str) -> None:
         # thresholds are not chosen on test rows
-        found = self.evaluations.compute(stage, self.trainer.state.fn == TrainerFn.FITTING)
+        tunes = self.tunes or self.trainer.state.fn == TrainerFn.FITTING
+        found = self.evaluations.compute(stage, tunes)
         self.warnings = found.warnings
         # a resumed run may score a step again whose evaluation it has logged
         logger = False if self.trainer.global_step in self.history else None

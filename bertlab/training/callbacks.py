@@ -14,7 +14,7 @@ from typing import Any
 
 from jsonargparse import Namespace
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.callbacks import LambdaCallback
+from lightning.pytorch.callbacks import LambdaCallback, WeightAveraging
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 from torch.distributed import DistError
 
@@ -238,6 +238,34 @@ def evaluation_follows(trainer: Trainer) -> bool:
     fetcher = trainer.fit_loop._data_fetcher
     assert fetcher is not None, "training has begun"
     return trainer.fit_loop.epoch_loop._should_check_val_fx(fetcher)
+
+
+class Averages(Callback):
+    """Keeps Lightning's WeightAveraging exact, before which it stands.
+
+    Averages get the module's buffers before they are evaluated, saved and left: a threshold is
+    tuned, and never averaged.
+    """
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule, *_: object) -> None:
+        """Copy the buffers."""
+        own = dict(pl_module.named_buffers())
+        for each in _averaging(trainer):
+            averages: Any = each._average_model  # there is one from a fit's setup on
+            for name, buffer in averages.module.named_buffers():
+                buffer.copy_(own[name])
+
+    on_train_end = on_save_checkpoint = on_validation_start  # type: ignore[assignment]
+
+    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Leave the averages in the module, also where no step was left to train."""
+        for each in _averaging(trainer):
+            each.on_train_end(trainer, pl_module)
+
+
+def _averaging(trainer: Trainer) -> list[WeightAveraging]:
+    callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
+    return [each for each in callbacks if isinstance(each, WeightAveraging)]
 
 
 def stopped_by(trainer: Trainer) -> StopOnSignal | None:

@@ -54,6 +54,7 @@ from bertlab.training.best_checkpoint import (
     record_best,
 )
 from bertlab.training.callbacks import (
+    Averages,
     StopOnSignal,
     added_callbacks,
     explain_lost_process,
@@ -227,7 +228,7 @@ class BertlabCLI(LightningCLI):
             chosen = {**self.config.checkpoint, "mode": self._mode, "dirpath": place}
             own.append(BestCheckpoint(**chosen))
         given = settings["callbacks"] or []
-        settings["callbacks"] = [self.record, *given]  # it claims the directory: before all others
+        settings["callbacks"] = [self.record, Averages(), *given]  # the first claims the directory
         settings["logger"] = make_loggers(settings["logger"], self.directory, self.added)
         idles = len(self.request.heads) + bool(self.request.objectives) > 1
         return make_trainer(settings, self.directory, [*own, *self.writers], idles)
@@ -339,10 +340,15 @@ class BertlabCLI(LightningCLI):
         # a kill may fall between a step's own file, which this run then began from, and last.ckpt
         begun_step = begun.global_step if begun is not None and begun.path == last else None
         is_new = step not in (self.record.saved_step, begun_step)
-        if is_new and self.resolved.plain["trainer"]["enable_checkpointing"] is not False:
+        saves = self.resolved.plain["trainer"]["enable_checkpointing"] is not False
+        if is_new and saves:
             trainer.save_checkpoint(last)
         if model.evaluated_step != step:  # after saving: a kill loses no step
+            before, model.tunes = [each.clone() for each in model.buffers()], True
             trainer.validate(model, self.datamodule, verbose=False)
+            model.tunes = False
+            if saves and not all(a.equal(b) for a, b in zip(before, model.buffers(), strict=True)):
+                trainer.save_checkpoint(last)
         results = held_out_results(trainer, "val")  # trainer.predict() forgets them
         if self.config.keep_predictions:
             self._predict(str(self.directory / PREDICTIONS_FILE), "jsonl")
