@@ -153,7 +153,10 @@ def parse_request(
         raise SystemExit(0)
     values = parse_values(parser, request, command)
     values.seed_everything = choose_seed(values.seed_everything, resumed_seed)
-    return RunConfig(command, request, values, _plain(parser, values, request), parser)
+    plain = _plain(parser, values, request)
+    # a run records that it keeps them; studies name their runs by what is computed alone
+    plain |= {"keep_predictions": True} if values.get("keep_predictions") else {}
+    return RunConfig(command, request, values, plain, parser)
 
 
 def resolve_request(request: Request) -> Config:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 from pathlib import Path
 
 import huggingface_hub
@@ -12,6 +13,7 @@ import transformers
 
 from bertlab.api.examples import Example
 from bertlab.cli.main import main
+from bertlab.config.yaml_files import read_config
 from bertlab.training.predictions import open_sink
 from tests.conftest import Command
 
@@ -69,6 +71,21 @@ def test_no_row_is_left_out(
     assert code == 2
     assert "trainer.limit_predict_batches, fast_dev_run: rows would be left out" in error
     assert not output.exists()
+
+
+def test_a_resumed_run_keeps_predictions_as_it_was_asked(
+    classifier: Path, tmp_path: Path, bertlab: Command
+) -> None:
+    """Its config.yaml and the checkpoint say so; whoever resumes may ask for none."""
+    assert read_config(classifier / "config.yaml")["keep_predictions"] is True
+    run = shutil.copytree(classifier, tmp_path / "run")
+    kept = (run / "predictions.jsonl").read_text("utf-8")
+    (run / "predictions.jsonl").unlink()
+    code, _, error = bertlab("fit", "--ckpt_path", run, "--keep_predictions", "false")
+    assert (code, (run / "predictions.jsonl").exists()) == (0, False), error
+    code, _, error = bertlab("fit", "--ckpt_path", run)
+    assert code == 0, error
+    assert (run / "predictions.jsonl").read_text("utf-8") == kept
 
 
 def test_a_run_keeps_the_cluster_of_each_row(classifier: Path) -> None:

@@ -204,7 +204,7 @@ def test_commands_go_on_without_what_a_checkpoint_may_not_bring_and_a_run_does_n
 # what a config of a user may have, and a checkpoint may not bring
 USERS = {
     *("config", "print_config", "help", "ckpt_path", "head", "compile", "run_dir", "output"),
-    *("output_format", "top_k", "keep_predictions", "background_checkpoints", "task_name"),
+    *("output_format", "top_k", "background_checkpoints", "task_name"),
     *("checkpoint.dirpath", "data.cache_dir", "data.objectives.cache_dir"),
     *("data.num_workers", "data.prepare_workers", "data.objectives.prepare_workers"),
     *("data.text", "data.text_pair", "data.input"),
