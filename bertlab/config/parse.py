@@ -367,6 +367,8 @@ def _where_instead(key: str, known: set[str], places: list[str]) -> str:
     if places and key in _OF_MODELS:
         return f"; expected without a key, in this order: {' '.join(places)}"
     meant = _meant(key, known)
+    if "." in meant and meant in OTHER_NAMES.values() and meant not in known:
+        return f"; here it is {meant!r}, which this run does not have"
     if meant:
         return f"; did you mean {meant!r}?"
     siblings = names_below(section, known) if section else set()
@@ -379,7 +381,7 @@ def _meant(key: str, known: set[str]) -> str:
     """Return the known key that ``key`` most likely stands for, or an empty string."""
     section, _, name = key.rpartition(".")
     elsewhere = OTHER_NAMES.get(name.replace("-", "_"), "")
-    if elsewhere in known:
+    if elsewhere in known or (elsewhere and "trainer.precision" in known):
         return elsewhere
     # trainer.max_step: misspelt; model.hidden_size and learning_rate: the section is left out
     names = {each.rpartition(".")[2] for each in known}
@@ -395,7 +397,7 @@ def _meant(key: str, known: set[str]) -> str:
     found = _closest(key, {each for each in known if each.rpartition(".")[2] == name}, 0.0)
     if not found and section in ("objectives", "heads"):
         return f"model.{key}"
-    return found if found or section else _closest(key, names_below("", known), 0.5)
+    return found if found or section else _closest(key, names_below("", known), 0.6)
 
 
 def _closest(word: str, choices: set[str], cutoff: float) -> str:

@@ -10,9 +10,10 @@ import transformers
 
 from bertlab.cli.main import command_names, find_command
 from bertlab.config.merge import read_request
-from bertlab.config.parse import OTHER_NAMES
+from bertlab.config.parse import explain_unknown_key
 from bertlab.config.parser import build_parser
 from bertlab.config.yaml_files import keys_of
+from bertlab.errors import ConfigError
 
 PAGE = (Path(__file__).parents[2] / "docs" / "coming-from.md").read_text("utf-8")
 SECTIONS = dict(re.findall(r"^## From (\S+)[^\n]*\n(.*?)(?=^## |\Z)", PAGE, re.M | re.S))
@@ -70,11 +71,35 @@ def test_names_of_trainer_are_its_arguments() -> None:
         assert set(theirs) <= fields
 
 
-def test_names_that_are_answered_are_those_of_the_page() -> None:
-    for theirs, ours, _ in rows("Trainer"):
-        for name in theirs:
-            answer = OTHER_NAMES.get(name)
-            assert answer is None or any(answer.startswith(each) for each in ours), name
+@pytest.mark.parametrize("section", ["Trainer", "ModernBERT's"])
+def test_a_name_that_is_typed_is_answered_with_ours(section: str) -> None:
+    parsers = [build_parser("fit", read_request(arguments)) for arguments in RUNS]
+    for theirs, ours, _ in rows(section):
+        for place, name in enumerate(theirs):
+            if name == "seed":  # a section of ours
+                continue
+            answers = [explain_unknown_key(name, parser) for parser in parsers]
+            # `optim`, `adam_beta1` | `model.optimizer.name`, `model.optimizer.betas`
+            meant = [ours[place]] if len(ours) == len(theirs) else ours
+            rest = "|".join(rf"(did you mean|here it is) '{each}(\.name)?'" for each in meant)
+            expected = re.compile(rest or r"see --help$")
+            assert all(expected.search(each) for each in answers), (name, answers)
+            assert not meant or any("did you mean" in each for each in answers), (name, answers)
+    with pytest.raises(ConfigError, match="did you mean 'seed_everything'"):
+        read_request(["--seed", "3"])
+
+
+@pytest.mark.parametrize(
+    ("name", "end"),
+    [
+        ("eval_strategy", "; did you mean 'trainer.val_check_interval'?"),
+        ("group_by_length", "; here it is 'data.group_by_length', which this run does not have"),
+        ("project", "; see --help"),  # and not recompute
+    ],
+)
+def test_an_answer_is_of_this_run_or_says_that_it_is_not(name: str, end: str) -> None:
+    parser = build_parser("fit", read_request(RUNS[0]))
+    assert explain_unknown_key(name, parser) == f"{name}: no such key{end}"
 
 
 def test_names_of_sentence_transformers_are_its_own() -> None:
