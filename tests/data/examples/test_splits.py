@@ -1,5 +1,6 @@
 import unicodedata
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 from bertlab.api.examples import Column, Example, LabelledExamples, Labels
 from bertlab.data.examples.encoded import encode_examples
 from bertlab.data.examples.splits import (
+    check_classes,
     check_truth,
     hold_out,
     locate_split,
@@ -159,6 +161,23 @@ def test_one_text_cannot_be_divided(count, rows):
     train = rows_of([{"text_a": "a", "label": "1"}] * count)
     matches = f"{rows} with one value of text_a cannot be divided; give data.validation"
     fails(hold_out, train, 0.1, PAIR, "text_a", matches=matches)
+
+
+@pytest.mark.parametrize(
+    ("label", "head", "advises"),
+    [
+        ("2.5", SingleSentence(), True),
+        ("-3", SingleSentence(), True),
+        ("B-PER", SingleSentence(), False),
+        ("2", SimpleNamespace(labels_of=lambda row: (row.values["label"],)), False),  # tags
+    ],
+)
+def test_numbers_are_advised_where_a_label_can_be_one(label, head, advises):
+    rows = [Example({"text": "a", "label": each}, f"f:{each}") for each in ("b", label)]
+    kept = LabelledExamples(rows[:1])
+    with pytest.raises(DataError, match=f"all with the label '{label}' are among them") as caught:
+        check_classes(rows, kept, head, 0.1)
+    assert ("model.head.regression: true" in str(caught.value)) == advises
 
 
 @pytest.mark.parametrize(("form", "said"), [("NFC", None), ("NFD", "2 rows (66.7%)")])
