@@ -258,10 +258,10 @@ def direct_callbacks(
         _record_mode(recorded, each.monitor, mode)
         each.monitor = monitor
         _set_mode(each, mode)
-        of_evaluation = str(monitor).startswith("val/")
-        if isinstance(each, EarlyStopping) and of_evaluation and not each._check_on_train_epoch_end:
+        if isinstance(each, EarlyStopping) and str(monitor).startswith("val/"):
             # where the figures are new: its state is then in the checkpoint of that evaluation
-            each._check_on_train_epoch_end = False
+            each._check_on_train_epoch_end = bool(each._check_on_train_epoch_end)
+            each.strict = False  # there is such a figure, and an epoch may end before it is known
 
 
 def _record_mode(recorded: object, monitor: str | None, mode: str) -> None:

@@ -185,6 +185,17 @@ def test_the_better_end_is_in_the_config_that_is_kept() -> None:
     stop = EarlyStopping("train/loss")  # which is new without an evaluation, too
     direct_callbacks(Mock(callbacks=[stop]), model_of({"train/loss": "min"}), None)
     assert stop._check_on_train_epoch_end is None
+    with pytest.raises(RuntimeError, match="not available"):
+        stop._validate_condition_metric({})
+
+
+def test_an_epoch_may_end_before_the_first_evaluation() -> None:
+    stop = EarlyStopping("val/a/las", check_on_train_epoch_end=True)
+    direct_callbacks(Mock(callbacks=[stop]), model_of({"val/a/las": "max"}), None)
+    trainer = Mock(callback_metrics={"train/loss": torch.tensor(1.0)}, fast_dev_run=False)
+    stop.on_train_epoch_end(trainer, Mock())
+    assert stop._check_on_train_epoch_end is True
+    assert stop.wait_count == 0
 
 
 @pytest.mark.slow
