@@ -345,7 +345,7 @@ class _Merge:
             appends = appends or self.request.is_argument(key)
         if appends:
             value = [*_listed(section.get(last)), *_listed(value)]
-        section[last] = value
+        section[last] = loaded(value) if ".columns." in key or ".validation." in key else value
         self._note(key, source)
 
     def _note(self, key: str, source: str) -> None:
@@ -440,8 +440,8 @@ def _listed(value: object) -> list[object]:
 
 
 def loaded(value: object) -> object:
-    """Return the list or mapping that a text is as YAML; anything else as it is."""
-    if isinstance(value, str) and value[:1] in ("[", "{"):
+    """Return what a text is as YAML: a list, a mapping or quoted text; anything else as it is."""
+    if isinstance(value, str) and value[:1] in ("[", "{", "'", '"'):
         try:
             return load_argument(value)
         except yaml.YAMLError:

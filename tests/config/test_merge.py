@@ -263,3 +263,25 @@ def test_several_texts_are_a_list_and_win_over_those_of_files(
 def test_a_path_that_yaml_reads_as_nothing_is_a_path(path: str) -> None:
     values = parse_request(read_request([f"--output={path}"]), "predict").values
     assert values.output == path
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ("[title, body]", ["title", "body"]),
+        ("title", "title"),
+        ("3", "3"),
+        ("[title", "[title"),
+        *[(yaml_inline(each), each) for each in ("Größe", "a: b", "[a]", "null", ["a", "Größe"])],
+    ],
+)
+def test_a_column_on_the_command_line_is_what_it_is_in_a_file(given: str, found: object) -> None:
+    head = ("--model.init_from", "x", "--model.head", "single_sentence")
+    data = resolve_request(read_request([*head, "--data.columns.text", given]))["data"]
+    assert data["columns"] == {"text": found}
+    several = ("--model.init_from", "x", "--model.heads.a", "single_sentence")
+    arguments = [*several, f"--data.heads.a.columns.text={given}", f"--data.validation.a={given}"]
+    assert read_request(arguments).values["data"] == {
+        "heads": {"a": {"columns": {"text": found}}},
+        "validation": {"a": found},
+    }
