@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from bertlab.config.yaml_files import Config, put_at, value_at, yaml_inline
+from bertlab.config.yaml_files import Config, plain, put_at, value_at, yaml_inline
 from bertlab.errors import CommandError, ConfigError, nearest
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -290,7 +290,7 @@ def place(source: str) -> str:
 
 def to_arguments(overrides: Mapping[str, Any]) -> list[str]:
     """Return command-line arguments."""
-    return [f"--{key}={yaml_inline(value)}" for key, value in overrides.items()]
+    return [f"--{key}={yaml_inline(plain(value, f'{key}: '))}" for key, value in overrides.items()]
 
 
 LARGEST_SEED = 2**32 - 1  # NumPy takes no larger one

@@ -23,6 +23,7 @@ from bertlab.files import read_text
 _MOST_VALUES = 100_000  # with each alias counted as often as it is used
 _DEEPEST = 50
 _PREFIX = "tag:yaml.org,2002:"
+_HALVES = re.compile("[\ud800-\udfff]")  # of characters, which UTF-8 does not have
 _LARGEST = 2**20  # characters; PyYAML reads about 100,000 in a second
 
 
@@ -130,8 +131,10 @@ def _measure(node: yaml.Node, sizes: dict[int, int], depth: int) -> int:
     """Return how many values a node stands for; refuse too many, too deep, and a cycle."""
     # sizes: by id, as an alias is the same node again; 0 marks one that is being measured
     if isinstance(node, yaml.ScalarNode):
-        if "\0" in node.value:
-            raise _refused("a text holds a NUL character", node)
+        # JSON writes an emoji as two halves, "\ud83d\ude00"
+        node.value = node.value.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+        if part := "a NUL" if "\0" in node.value else _HALVES.search(node.value) and "half a":
+            raise _refused(f"a text holds {part} character", node)
         return 1
     known = sizes.get(id(node))
     if known is not None:
@@ -326,15 +329,17 @@ def yaml_inline(value: object) -> str:
     return text.removesuffix("\n").removesuffix("\n...")
 
 
-def plain(value: Any) -> Any:  # noqa: ANN401  any value
+def plain(value: Any, at: str = "") -> Any:  # noqa: ANN401  any value
     """Return a value of Python as YAML has it: a path is a text, a number of NumPy a number."""
-    if isinstance(value, Mapping):
-        return {key: plain(each) for key, each in value.items()}
+    if isinstance(value, Mapping):  # at "data: " there is a "data.source: "
+        return {key: plain(each, f"{at.replace(': ', '.')}{key}: ") for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
+        return [plain(each, at) for each in value]
     if hasattr(value, "to_json"):  # of pandas, and of datasets
         writes = "its to_json('rows.jsonl', orient='records', lines=True) writes one"
-        raise ConfigError(f"found {type(value).__name__}, expected a file with rows: {writes}")
+        raise ConfigError(f"{at}found {type(value).__name__}, expected a file with rows: {writes}")
+    if isinstance(value, str) and _HALVES.search(value):
+        raise ConfigError(f"{at}found {value!r:.80}, expected text of whole characters")
     # of arrays, and of NumPy's and PyTorch's numbers
     found = value.tolist() if hasattr(value, "tolist") else value
     return str(found) if isinstance(found, Path) else found

@@ -1,5 +1,6 @@
 """Config composition: which plugins a command names, and what is left for jsonargparse."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertlab.config.merge import read_request
+from bertlab.config.request import to_arguments
 from bertlab.config.yaml_files import differences, read_config, split_arguments
 from bertlab.errors import ConfigError
 
@@ -79,6 +81,23 @@ def test_a_bad_file_is_named(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words) as caught:
         read_request(["--config", path])
     assert path in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["😀", "a 😀\U0010ffff b", "Größe", "\ufeffa"])
+def test_json_is_read_as_json(tmp_path: Path, text: str) -> None:
+    config = {"data": {"columns": {text: [text]}}}
+    written = json.dumps(config)  # "\ud83d\ude00"
+    assert read_config(Path(write(tmp_path, written, "config.json"))) == config
+
+
+@pytest.mark.parametrize("half", ["\ud83d", "a\ude00", "\ude00\ud83d"])
+def test_half_a_character_is_refused_with_its_place(tmp_path: Path, half: str) -> None:
+    path = write(tmp_path, json.dumps({"run_dir": half}, indent=1), "config.json")
+    with pytest.raises(ConfigError, match=r"config\.json: not .* half a character at line 2,"):
+        read_config(Path(path))
+    for read in (to_arguments, lambda given: read_request([], base=given)):
+        with pytest.raises(ConfigError, match=r"data\.columns\.text: found .*whole characters"):
+            read({"data": {"columns": {"text": [half]}}})
 
 
 def test_missing_and_undecodable_files_are_named(tmp_path: Path) -> None:
