@@ -93,9 +93,9 @@ def choose_run_directory(requested: str | None, name: str, is_stage: bool = Fals
     """Return the directory of a new run, without making it; :func:`claim` does."""
     inherited = requested or os.environ.get(RUN_ENVIRONMENT)
     if inherited and not is_first_process():
-        return Path(inherited)
+        return Path(inherited).expanduser()
     if requested is not None:
-        directory = Path(requested)
+        directory = Path(requested).expanduser()
         if directory.is_file():
             raise OutputError(f"run_dir: {directory} is a file, expected a directory")
         if (directory / MANIFEST_FILE).is_file() or (
@@ -141,7 +141,7 @@ def resumed_run(checkpoint: Path | None, requested: str | None) -> Path | None:
     if checkpoint is None:
         return None
     run = checkpoint.parent.parent
-    elsewhere = requested is not None and Path(requested).resolve() != run.resolve()
+    elsewhere = requested is not None and Path(requested).expanduser().resolve() != run.resolve()
     if elsewhere or not (run / MANIFEST_FILE).is_file():
         return None
     check_nothing_leads_out(run)

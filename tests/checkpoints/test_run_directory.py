@@ -14,7 +14,9 @@ from bertlab.checkpoints.run_directory import (
     choose_run_directory,
     claim,
     give_up,
+    resumed_run,
 )
+from bertlab.config.merge import read_request
 from bertlab.errors import ConfigError, OutputError
 
 
@@ -36,6 +38,19 @@ def test_directories_in_use_are_passed_over_or_refused(tmp_path: Path) -> None:
     assert choose_run_directory(None, "run") == Path("runs/run-2")
     with pytest.raises(ConfigError, match="already holds a run"):
         choose_run_directory("runs/run", "run")
+
+
+def test_a_home_directory_is_meant_behind_an_equals_sign_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert read_request(["--run_dir=~/run"]).run_dir == str(tmp_path / "run")
+    assert choose_run_directory("~/run", "run") == tmp_path / "run"
+    claim(tmp_path / "run", {})
+    checkpoint = tmp_path / "run" / "checkpoints" / "last.ckpt"
+    assert resumed_run(checkpoint, "~/run") == tmp_path / "run"
+    monkeypatch.setenv("RANK", "1")
+    assert choose_run_directory("~/run", "run") == tmp_path / "run"
 
 
 def test_a_run_without_checkpoints_begins_anew_unless_it_is_finished() -> None:
