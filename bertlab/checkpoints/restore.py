@@ -297,10 +297,13 @@ def check_trained(report: LoadReport, module: BertModule, source: str) -> None:
     parts = ("tasks.", *(["encoder.pooler."] if pools else []))
     layers = [each for each, _ in module.named_parameters() if each.startswith(parts)]
     if new := [each for each in layers if each in report.newly_initialized]:
-        raise CheckpointError(
-            f"{source}: has no weights for {', '.join(new)}, so predictions would be random; "
-            f"fine-tune it: --model.init_from {source}{''.join(f' ({n})' for n in report.notes)}"
-        )
+        raise untrained(source, f"weights for {', '.join(new)}", report.notes)
+
+
+def untrained(source: str, lacking: str, notes: Sequence[str] = ()) -> CheckpointError:
+    """Return the refusal of weights that lack what predictions are made with."""
+    told = f"{source}: has no {lacking}, so predictions would be random; fine-tune it: "
+    return CheckpointError(f"{told}--model.init_from {source}{''.join(f' ({n})' for n in notes)}")
 
 
 def _named(task: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -204,8 +204,7 @@ class Request:
     @property
     def run_dir(self) -> str | None:
         """``run_dir``, if given anywhere."""
-        found = self._text("run_dir")
-        return found and str(Path(found).expanduser())
+        return (found := self._text("run_dir")) and str(Path(found).expanduser())
 
     def take_sizes(self, sizes: Config) -> None:
         """Take encoder and sizes of given weights, which a config need not repeat."""

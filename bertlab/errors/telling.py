@@ -296,10 +296,8 @@ def mistake_in(error: Exception) -> BertlabError | None:
             "data.batch_size, data.max_seq_length or model.encoder"
         )
     if isinstance(error, RuntimeError) and "home directory" in str(error):  # pathlib's, of ~name
-        frame, _ = list(traceback.walk_tb(error.__traceback__))[-1]
-        path = frame.f_locals.get("self", "~")  # the message lacks it
-        told = f"found no home directory of {str(path).partition(os.sep)[0]} (is HOME set?)"
-        return ConfigError(f"{path}: {told}; write the whole path")
+        path = [*traceback.walk_tb(error.__traceback__)][-1][0].f_locals.get("self", "~")
+        return ConfigError(f"{path}: found no home directory (is HOME set?); write the whole path")
     filename = getattr(error, "filename", None)
     if isinstance(error, ValueError) and filename:  # of bertlab.files
         return DamagedRecordError(f"{filename}: damaged: {error}")

@@ -25,11 +25,11 @@ from lightning.pytorch.strategies import DDPStrategy, Strategy, StrategyRegistry
 from bertlab.api.task import Task, TaskContext
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.pretrained import Pretrained
-from bertlab.checkpoints.restore import restore_module, warm_tokenizer
+from bertlab.checkpoints.restore import restore_module, untrained, warm_tokenizer
 from bertlab.config.parser import LoggerChoice
 from bertlab.config.run_config import RunConfig
 from bertlab.data.module import TaskData
-from bertlab.errors import TrainerError, missing_package, nearest, show_logs_visibly
+from bertlab.errors import DataError, TrainerError, missing_package, nearest, show_logs_visibly
 from bertlab.model.build import build_encoder, build_metrics, check_lengths
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import read_optimizer
@@ -388,16 +388,18 @@ def build_module(
     check_lengths(data.max_seq_length, encoder)
     optimizer = read_optimizer(model["optimizer"])
     _prepare(config, data)
-    if config.command == "fit":  # which learns the labels from its data
-        labels = (data.token_counts, data.labels, data.head_labels)
-        context = TaskContext(encoder, tokenizer, *labels)
-    else:
-        counts = None if config.command == "predict" else data.token_counts
-        known = None if start is None else start.class_labels
-        context = TaskContext(encoder, tokenizer, counts, known)
+    counts = None if config.command == "predict" else data.token_counts
+    labels = data.labels, data.head_labels
+    if start is not None and config.command != "fit":  # which learns the labels from its data
+        labels = start.class_labels, {}
+    context = TaskContext(encoder, tokenizer, counts, *labels)
     sets, metrics = data.evaluation_sets(), build_metrics(model)
-    dropout = config.seeds.dropout
-    return BertModule(encoder, tasks, context, optimizer, sets, metrics, dropout)
+    try:
+        return BertModule(encoder, tasks, context, optimizer, sets, metrics, config.seeds.dropout)
+    except DataError as error:  # of a head without labels
+        if start is None or config.command == "fit" or labels[0] is not None:
+            raise
+        raise untrained(start.source, f"labels for {', '.join(tasks)}") from error
 
 
 def _prepare(config: RunConfig, data: TaskData) -> None:

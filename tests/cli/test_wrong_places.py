@@ -56,7 +56,7 @@ MISTAKES = [
     ("init own.yaml ner", "expected the kind first: bertlab init ner own.yaml"),
     ("doctor", "did you mean 'check-plugins'?"),
     ("fit --config own.yml", "did you mean 'own.yaml'?"),
-    ("evaluate ~nobody-here/m blimp", "E101: ~nobody-here/m: found no home directory of ~nobody-h"),
+    ("evaluate ~nobody-here/m blimp", "E101: ~nobody-here/m: found no home directory (is HOME"),
 ]
 # of commands whose places are looked at where torch is not imported yet
 EARLY = [

@@ -190,6 +190,22 @@ def test_a_mistake_is_one_message_and_leaves_nothing(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("command", ["validate", "test", "predict"])
+@pytest.mark.parametrize("head", ["single_sentence", "tagging"])
+def test_a_head_that_nobody_trained_is_said_to_be_so(
+    command: str, head: str, files: Path, tiny_run: Path, tmp_path: Path, bertlab: Command
+) -> None:
+    rows = {"single_sentence": '{"text": "a", "label": "red"}', "tagging": "Ann B-PER\nran O\n"}
+    place = tmp_path / ("rows.conll" if head == "tagging" else "rows.jsonl")
+    place.write_text(f"{rows[head]}\n" * 4, "utf-8")
+    given = arguments(tiny_run, files, head, str(place), "--data.test", str(place))
+    # which predict, that reads no such rows, does not take
+    texts = ("--data.input", place) if command == "predict" else ("--data.validation", place)
+    code, _, err = bertlab(command, *given, *texts)
+    assert code == 2
+    assert f"last.ckpt: has no labels for {head}, so predictions would be random; fine-" in err
+
+
 def test_an_unknown_label_in_the_validation_rows_is_named(
     files: Path, tiny_run: Path, tmp_path: Path, bertlab: Command
 ) -> None:

@@ -93,8 +93,7 @@ def check_classes(
     taken = [row for row in rows if not there.issuperset(head.labels_of(row))]
     if taken:
         name = next(label for label in head.labels_of(taken[0]) if label not in there)
-        is_number = name.removeprefix("-").replace(".", "", 1).isdecimal()
-        advises = is_number and getattr(head, "regression", None) is False
+        advises = not name.strip("-.0123456789") and getattr(head, "regression", None) is False
         raise DataError(
             f"{taken[0].where}: of {len(rows):,} rows {len(rows) - len(kept.rows):,} are held out "
             f"for validation, and all with the label {name!r} are among them; give more rows, "
