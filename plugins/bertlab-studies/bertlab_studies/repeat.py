@@ -43,7 +43,7 @@ from bertlab.extend import (
     without_secrets,
     write_json,
 )
-from bertlab_studies.errors import StudyChangedError
+from bertlab_studies.errors import MixtureError, StudyChangedError
 from bertlab_studies.execute.execution import FIT
 from bertlab_studies.execute.live_table import event_line
 from bertlab_studies.execute.local import LocalWorkers
@@ -282,6 +282,7 @@ def _choose_directory(requested: str | None, name: str, asked: Config) -> Path:
         StudyChangedError: if ``--run_dir`` holds runs of another config.
     """
     if requested is not None:
+        requested = str(Path(requested).expanduser())
         check_nothing_leads_out(Path(requested))
         before = _asked_in(Path(requested))
         if before is None:
@@ -318,7 +319,11 @@ def report(repetition: Repetition) -> None:
     """Write ``repeated.json``, print mean and deviation of the metrics, and what pre-training buys.
 
     Where there are runs from scratch, figures are those of each run's best step, if it has one.
+
+    Raises:
+        MixtureError: if the runs' data differ, of which a mean would describe none.
     """
+    _refuse_mixture(repetition)
     starts = {PRE_TRAINED: False, FROM_SCRATCH: True} if repetition.against_scratch else {"": False}
     spreads = {start: _spreads(repetition, scratch) for start, scratch in starts.items()}
     seeds = repetition.seeds
@@ -341,6 +346,35 @@ def report(repetition: Repetition) -> None:
         for name in names
     ]
     print_table(title, rows, ("metric", *columns), figures=len(columns))
+
+
+def _refuse_mixture(repetition: Repetition) -> None:
+    """Raise MixtureError if rows or corpus were others in some of the runs.
+
+    A file may have been changed between two calls, or what ``***`` hides of an address.
+    """
+    sides: dict[str, list[str]] = {}
+    for run in repetition.runs():
+        directory = run.directory(repetition.study_dir)
+        manifest = _facts_of(directory)
+        splits = manifest.get("data", {}).items()
+        found = {name: each["fingerprint"] for name, each in splits if "fingerprint" in each}
+        found |= {"corpus": manifest["corpus"]} if "corpus" in manifest else {}
+        if found:  # not of an older bertlab, nor of a run in stages
+            sides.setdefault(json.dumps(found, sort_keys=True), []).append(str(directory))
+    if len(sides) > 1:
+        told = " | ".join(", ".join(each) for each in sides.values())
+        raise MixtureError(
+            f"{repetition.study_dir}: its runs have different data, though the same was asked: "
+            f"{told}; delete the runs of one side, or put the data back, and give the command again"
+        )
+
+
+def _facts_of(directory: Path) -> Config:
+    try:
+        return read_object(directory / MANIFEST_FILE)
+    except (OSError, ValueError):
+        return {}
 
 
 def _spreads(repetition: Repetition, scratch: bool) -> dict[str, Spread]:

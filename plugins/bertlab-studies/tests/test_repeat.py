@@ -15,13 +15,14 @@ import pytest
 from bertlab.config.merge import read_request
 from bertlab.errors import ConfigError, OutputError
 from bertlab_studies import repeat
-from bertlab_studies.errors import StudyChangedError
+from bertlab_studies.errors import MixtureError, StudyChangedError
 from bertlab_studies.execute.run_state import Outcome, read_attempts
 from bertlab_studies.repeat import (
     Repetition,
     asks_for_runs,
     find_repetition,
     fit_repeatedly,
+    report,
     spread,
 )
 from fake_fit import FAKE, fake_run, wait_for
@@ -258,3 +259,33 @@ def test_an_interrupted_command_goes_on_when_it_is_given_again(
         (tmp_path / name / "repeated.json").read_bytes() for name in ("stopped", "undisturbed")
     ]
     assert results[0] == results[1]
+
+
+def test_runs_of_other_data_have_no_common_table(
+    run_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    repetition = asked(run_dir, (1, 2, 3))
+    for run, rows in zip(repetition.runs(), ("aa", "aa", "bb"), strict=True):
+        directory = run.directory(run_dir)
+        directory.mkdir(parents=True)
+        facts = {"data": {"train": {"rows": 4, "fingerprint": rows}, "report": {}}}
+        (directory / "manifest.json").write_text(json.dumps(facts))
+        (directory / "results.json").write_text('{"loss": 0.5}')
+    words = rf"different data.*: {run_dir}/seed-1, {run_dir}/seed-2 \| {run_dir}/seed-3; delete"
+    with pytest.raises(MixtureError, match=words):
+        report(repetition)
+    assert not (run_dir / "repeated.json").exists()
+    capsys.readouterr()
+    report(asked(run_dir, (1, 2)))
+    assert (run_dir / "repeated.json").exists()
+
+
+def test_the_home_directory_is_meant_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    line = ["--config", "quickstart", "--seeds", "[1, 2]", "--run_dir=~/x"]
+    for _ in range(2):
+        assert find_repetition(read_request(line)).study_dir == tmp_path / "x"
+    with pytest.raises(StudyChangedError, match="holds runs of another config"):
+        find_repetition(read_request([*line, "--trainer.max_steps", "3"]))
