@@ -17,6 +17,7 @@ from bertlab.config.request import SEED_SECTION, Seeds
 from bertlab.config.yaml_files import Config
 from bertlab.errors import CheckpointError, DamagedCheckpointError, warn
 from bertlab.plugins.hooks import package_keys
+from bertlab.plugins.index import where_to_get
 
 CONFIG_VERSION = 2  # 1: of checkpoints that do not say
 
@@ -62,15 +63,13 @@ def refuse_unknown(found: Mapping[str, Any], source: str, command: str) -> None:
     fits = command == "fit"
     # what is null asks for nothing
     unknown = {key: value for key, value in found.items() if value is not None}
-    deciding = [key for key in unknown if decides(key) and (fits or key.startswith("model."))]
-    if deciding:
-        given = [f"{key}: {str(unknown[key])[:80]}" for key in deciding]
+    wanted = [key for key in unknown if decides(key) and (fits or key.startswith("model."))]
+    if wanted:
+        given = [f"{key}: {str(unknown[key])[:80]}{where_to_get('decides', key)}" for key in wanted]
         raise CheckpointError(_unknown_words(source, given))
     if unknown and fits:
-        warn(
-            f"{source}: left out of its config what this bertlab, {__version__}, does not know: "
-            f"{', '.join(unknown)}"
-        )
+        told = f"{source}: left out of its config what this bertlab, {__version__}, does not know"
+        warn(f"{told}: {', '.join(unknown)}")
 
 
 def drop_empty_arguments(
@@ -149,6 +148,7 @@ def without_places(settings: Config, prefix: str) -> Config:
 def decides(key: str) -> bool:
     """Whether a key of a config decides what a run computes, by the section that it stands in."""
     section, _, name = key.partition(".")
-    return section in ("seed_everything", SEED_SECTION, "model", *_WHOLE) or (
-        section in _FREE and name.partition(".")[0] not in _FREE[section]
-    )
+    if section in _FREE:
+        return name.partition(".")[0] not in _FREE[section]
+    always = ("seed_everything", SEED_SECTION, "model", *_WHOLE)
+    return section in always or bool(where_to_get("decides", section))  # of a package

@@ -8,6 +8,7 @@ import pytest
 
 import bertlab
 from bertlab.api import CONTRACT
+from bertlab.plugins.hooks import package_keys
 from bertlab.plugins.index import (
     FIRST_PARTY,
     GROUPS,
@@ -49,6 +50,13 @@ def test_the_core_knows_what_it_brings(package: str) -> None:
     for group, entries in project(ROOT / "plugins" / package)["entry-points"].items():
         for name in entries if group in kinds else ():
             assert package_of(kinds[group], name) == package
+
+
+def test_the_core_knows_keys_that_decide_what_is_computed() -> None:
+    for key, said in package_keys().items():
+        package = package_of("key", key)
+        assert (package_of("decides", key) is not None) == (key in said.decides), key
+        assert package_of("decides", key) in (None, package)
 
 
 def test_the_metapackage_brings_all() -> None:

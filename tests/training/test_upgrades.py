@@ -215,6 +215,19 @@ def test_a_key_of_a_later_version_that_decides_nothing(place: Path, bertlab: Com
     assert "checkpoint.in_background, notes" in error
 
 
+@pytest.mark.first_fast
+def test_a_key_that_decides_of_a_package_that_is_not_installed(
+    place: Path, bertlab: Command
+) -> None:
+    run = begin(place)
+    schedules = {"optimizer": {"weight_decay": {"from": 0.1, "to": 0.0}}}
+    rewrite(run, lambda stored: stored.update(schedules=schedules))
+    code, _, error = bertlab("fit", "--ckpt_path", run, "--without_hooks", "[bertlab-modern]")
+    assert code == 2
+    assert "that decide what is computed: schedules: {'optimizer': " in error
+    assert "it comes with bertlab-modern: pip install bertlab-modern" in error
+
+
 def test_a_config_of_a_later_version(place: Path, bertlab: Command) -> None:
     run = begin(place)
     rewrite(run, lambda stored: None, config_version=99, version="9.1.0")
