@@ -157,7 +157,7 @@ def _report(
             word for word, _ in sorted(unknown.items(), key=lambda item: (-item[1], item[0]))
         ][:10],
         words=writer.words,
-        repeated_documents=writer.repeated_documents(),
+        repeated_documents=writer.documents - len(np.unique(np.asarray(writer.document_hashes))),
     )
 
 

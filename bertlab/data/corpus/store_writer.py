@@ -50,7 +50,7 @@ class TokenStoreWriter:
         self.token_counts = np.zeros(tokenizer.vocab_size, np.int64)  # (V,)
         self.document_lengths: Counter[int] = Counter()  # documents of each length in tokens
         self.single_sentence_documents = 0
-        self._hashes = array("q")  # of each document
+        self.document_hashes = array("q")  # of the tokens of each
         self.words: int | None = None  # of the text, which whoever has it sets; None: not counted
         self._columns: dict[str, GrowingArray] = {}
         self._file_starts = 0, 0  # tokens and sentences before those of the open files
@@ -109,14 +109,10 @@ class TokenStoreWriter:
         self.token_counts += np.bincount(ids, minlength=len(self.token_counts))
         self.document_lengths.update(np.diff(token_ends, prepend=0).tolist())
         self.single_sentence_documents += int(np.count_nonzero(counts == 1))
-        self._hashes.extend(hash(each.tobytes()) for each in np.split(ids, token_ends[:-1]))
+        self.document_hashes.extend(hash(e.tobytes()) for e in np.split(ids, token_ends[:-1]))
         self.tokens += len(ids)
         self.sentences += len(lengths)
         self.documents += len(counts)
-
-    def repeated_documents(self) -> int:
-        """Return the documents whose tokens are those of an earlier one."""
-        return len(self._hashes) - len(np.unique(np.frombuffer(self._hashes, np.int64)))
 
     def __exit__(
         self,
