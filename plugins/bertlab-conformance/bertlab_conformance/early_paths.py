@@ -16,6 +16,7 @@ from bertlab.api import Column
 from bertlab.extend import (
     OTHER_NAMES,
     Request,
+    RowReading,
     check_model,
     ending_format,
     evaluation_splits,
@@ -151,8 +152,10 @@ def _check_input(request: Request, data: Mapping[str, Any], columns: Columns) ->
     if is_missing(given):
         raise no_such_file(given)
     if columns is not None:
-        reading = {**data, "format": data.get("input_format")} if request.fine_tunes else {}
-        _check_rows(given, reading, columns, "input")
+        if request.fine_tunes:
+            _check_rows(given, {**data, "format": data.get("input_format")}, columns, "input")
+        else:  # texts for objectives have no keys that say how they are read
+            _check_rows(given, {}, columns, "input", RowReading(keys={}))
 
 
 def _check_weights(request: Request) -> None:
@@ -191,6 +194,7 @@ def _check_rows(
     data: Mapping[str, Any],
     known: Columns,
     key: str,
+    reading: RowReading = RowReading(),  # noqa: B008  frozen
 ) -> None:
     """Refuse a file that is not there, holds no rows, or not the columns that are read of it.
 
@@ -213,10 +217,10 @@ def _check_rows(
         return
     sought = read_mapping(given, wanted, location)
     names = [each for options in sought.values() for each in options if isinstance(each, str)]
-    raw = open_rows(str(path), form, lambda _: True, names=names)
+    raw = open_rows(str(path), form, lambda _: True, reading, names=names)
     if raw.rows_vary and not raw.columns:
         return
-    map_columns(raw, wanted, sought, needs_truth=key != "input")
+    map_columns(raw, wanted, sought, key != "input", reading)
 
 
 def _given_columns(data: Mapping[str, Any]) -> dict[str, str] | None:
