@@ -97,7 +97,8 @@ def read_request(
         elif re.match(r"--\w", key):
             given.append((key[2:], NoValue() if value is None else value))
         else:
-            raise ConfigError(f"found {key!r} alone, expected --KEY VALUE (a list: --KEY '[a, b]')")
+            told = f"found {key!r} alone, expected --KEY VALUE (a list: --KEY '[a, b]')"
+            raise ConfigError(f"{told}; the names of configs stand before all keys")
     for name, each in given:  # after all files: an argument wins wherever it stands on the line
         merge.add_argument(name, each)
     return merge.merged()

@@ -35,6 +35,11 @@ MISTAKES = [
     ("tokenizer --extend runs/mine --output out --add 3", "runs/mine: no such folder"),
     ("adapter runs/mine --base b --name n", "runs/mine: no such run or checkpoint of bertlab"),
     ("adapter", "missing: MODEL"),
+    (
+        "fit --seed 1 quickstart",
+        "'quickstart' alone, expected --KEY VALUE (a list: --KEY '[a, b]')"
+        "; the names of configs stand before all keys",
+    ),
     ("adapter runs/mini --base b --name n", "b: expected a folder, in which the adapter is"),
     ("export runs/mini out --format onx", "no exporter is called 'onx'; did you mean 'onnx'?"),
     ("export runs/mini runs", "runs: the folder is not empty; choose another, or replace"),
