@@ -29,15 +29,12 @@ TRAINED_MAX_LENGTH = "trained_max_length"  # bertlab's own key of config.json
 
 @dataclass
 class _Parts:
-    """Tensors by Hugging Face's names: encoder and heads without prefix, and all others.
-
-    What stands before the encoder's and the heads' prefix in the file is ``root``.
-    """
+    """Tensors by Hugging Face's names: encoder and heads without prefix, and all others."""
 
     encoder: dict[str, Tensor]
     heads: dict[str, Tensor]
     others: dict[str, Tensor]
-    root: str
+    root: str  # what stands before the prefix of encoder and heads in the file
 
 
 def find_foreign(path: Path) -> tuple[CheckpointReader, Path] | None:

@@ -109,10 +109,8 @@ def load_torch_file(path: Path) -> object:
 
 
 def _check_sums(path: Path) -> None:
-    """Raise CheckpointError if a record of a zip archive is not what its checksum says.
-
-    Torch does not look: a flipped bit would be a wrong weight.
-    """
+    """Raise CheckpointError if a record of a zip archive is not what its checksum says."""
+    # torch does not look: a flipped bit would be a wrong weight
     try:
         with zipfile.ZipFile(path) as archive:
             unpacked = sum(each.file_size for each in archive.infolist())
@@ -138,10 +136,8 @@ def _check_sums(path: Path) -> None:
 
 
 def _check_pickle(path: Path, file: IO[bytes], size: int) -> None:
-    """Refuse a pickle that would take more time or memory than its bytes, before torch reads it.
-
-    ``t = (t, t)`` 60 times is 2**60 values for whatever hashes, copies or prints it.
-    """
+    """Refuse a pickle that would take more time or memory than its bytes, before torch reads it."""
+    # t = (t, t) 60 times is 2**60 values for whatever hashes, copies or prints it
     left = 4 * size + 65_536  # values and characters that are hashed, or given to functions
     for kind, parts in _steps(file):
         waiting = [] if "APPEND" in kind else parts[-1:]
@@ -160,11 +156,8 @@ def _check_pickle(path: Path, file: IO[bytes], size: int) -> None:
 
 
 def _steps(file: IO[bytes]) -> Iterator[tuple[str, list[Any]]]:
-    """Yield the steps of a pickle that use values, and these; torch refuses where this ends.
-
-    Values are made as torch makes them, but nothing is called, and mappings are lists: no key is
-    hashed.
-    """
+    """Yield the steps of a pickle that use values, and these; torch refuses where this ends."""
+    # values are made as torch does, but nothing is called; mappings are lists: no key is hashed
     stack: list[Any] = []
     marks: list[int] = []
     memo: dict[Any, Any] = {}

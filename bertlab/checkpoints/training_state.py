@@ -168,10 +168,8 @@ _AVERAGES = {name: {"step", "exp_avg", "exp_avg_sq"} for name in ("Adam", "AdamW
 
 
 def _fits(found: Any, parameter: Tensor) -> bool:  # noqa: ANN401
-    """Whether it is nothing, a finite number, or floats of a parameter's size.
-
-    Adafactor keeps ``(N, 1)`` and ``(1, M)`` of a parameter ``(N, M)``.
-    """
+    """Whether it is nothing, a finite number, or floats of a parameter's size."""
+    # Adafactor keeps (N, 1) and (1, M) of a parameter (N, M)
     if found is None or not isinstance(found, Tensor) or found.numel() == 1:
         return found is None or _is_number(found)
     return (

@@ -285,10 +285,8 @@ class _Merge:
                 )
 
     def _drop_others(self, layer: _Layer, section: str, name: str | None) -> None:
-        """Drop the arguments that a layer gives to another plugin than the one that is named.
-
-        Another encoder keeps those that it takes as well, another optimiser those of every one.
-        """
+        """Drop the arguments that a layer gives to another plugin than the one that is named."""
+        # another encoder keeps those that it takes as well, another optimiser those of every one
         given = value_at(layer.content, section)
         if not isinstance(given, dict) or given.get("name", name) == name:
             return

@@ -127,10 +127,8 @@ class RunConfig:
 
 
 def _why_not_made(error: BaseException) -> str:
-    """Return why a class cannot be made: what it raised, with its place, if jsonargparse keeps it.
-
-    Where jsonargparse tries several types for a value, it keeps what each raised as words only.
-    """
+    """Return why a class cannot be made: what it raised, with its place if jsonargparse has it."""
+    # where jsonargparse tries several types for a value, it keeps what each raised as words only
     for found in causes(error):
         frames = traceback.extract_tb(found.__traceback__)
         if frames and not Path(frames[-1].filename).is_relative_to(_JSONARGPARSE):
@@ -330,11 +328,9 @@ def _name_plugins(model: Config, data: Config, request: Request) -> None:
 
 
 def _plain_optimizer(section: Config, request: Request) -> Config:
-    """Return the section with its plugins named as briefly as a config file does.
-
-    AdamW has no name and a schedule without arguments is its name, as they were before there were
-    others: runs and studies of those days go on.
-    """
+    """Return the section with its plugins named as briefly as a config file does."""
+    # AdamW has no name and a schedule without arguments is its name, as before there were others:
+    # runs and studies of those days go on
     if list(section["schedule"]) == ["name"]:
         section["schedule"] = request.schedule
     del section["name"]

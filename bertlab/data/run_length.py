@@ -102,11 +102,9 @@ class StepSizes:
 
     @cached_property
     def _bounds(self) -> IntArray:
-        """``(steps + 1,)`` int64 position at which each step begins, and where the last one ends.
-
-        The sizes before it decide where a step begins: they are added up once, so that any process
-        finds any step alone, also after a resume.
-        """
+        """``(steps + 1,)`` int64 position at which each step begins, and where the last ends."""
+        # the sizes before it decide where a step begins: they are added up once, so that any
+        # process finds any step alone, also after a resume
         assert self.steps != math.inf, "a size that changes needs the number of steps"
         count = int(self.steps)
         sizes = (whole_at(self.size, Progress(step, self.steps)) for step in range(count))

@@ -294,10 +294,8 @@ class PairSampler(SequenceSampler):
         return int(self.first_units[-1])
 
     def _random_units(self, epochs: IntArray, keys: IntArray) -> tuple[IntArray, IntArray]:
-        """Return which sequences get a random B ``(R,)``, and the units that it is of ``(R,)``.
-
-        ``keys`` ``(B,)`` are the sequences' units; N more for each part of the unit before it.
-        """
+        """Return which sequences get a random B ``(R,)``, and the units that it is of ``(R,)``."""
+        # keys (B,) are the sequences' units; N more for each part of the unit before it
         chosen = np.flatnonzero(
             self.rng.child("label").uniform(epochs, keys) < self.random_pair_share
         )
@@ -392,10 +390,8 @@ class SegmentPairsSampler(PairSampler):
     def _chunks(
         self, units: IntArray, epochs: IntArray, keys: IntArray, role: int
     ) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-        """Return starts, ends, ends of the document and target lengths of chunks, ``(B,)`` each.
-
-        The length is drawn by ``keys`` ``(B,)`` and ``role``.
-        """
+        """Return starts, ends, ends of the document and target lengths of chunks, ``(B,)`` each."""
+        # the length is drawn by keys (B,) and role
         texts, places = self._grid.locate(epochs, units)
         documents = self._documents[texts]
         offsets = self.store.document_token_offsets

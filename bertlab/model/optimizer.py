@@ -113,10 +113,8 @@ def split_by_weight_decay(module: nn.Module) -> tuple[list[nn.Parameter], list[n
 
 
 def _said_of_decay(module: nn.Module) -> dict[int, bool]:
-    """Return what encoder and tasks say of their parameters, by ``id``; the encoder's word counts.
-
-    Of a parameter that two of their names hold, the longer name counts.
-    """
+    """Return what encoder and tasks say of their parameters, by ``id``; the encoder's counts."""
+    # of a parameter that two of their names hold, the longer name counts
     parts = [each for each in module.modules() if isinstance(each, Encoder | Task)]
     said: dict[int, bool] = {}
     for part in sorted(parts, key=lambda each: isinstance(each, Encoder)):

@@ -180,11 +180,9 @@ class TokenPrediction(Objective):
         return transformed
 
     def _scores(self, transformed: Tensor) -> Tensor:
-        """Return the scores of the vocabulary, and on a GPU some columns of -inf after them.
-
-        Its matrix products are slow where rows do not begin at a multiple of 16 bytes, as 30,522
-        scores in half precision do not.
-        """
+        """Return the scores of the vocabulary, and on a GPU some columns of -inf after them."""
+        # its matrix products are slow where rows do not begin at a multiple of 16 bytes, as 30,522
+        # scores in half precision do not
         weight: Tensor = self._tied[0].weight
         bias: Tensor = self.bias
         if transformed.is_cuda:

@@ -199,11 +199,9 @@ class _Characters:
 
 
 def _alphabet(characters: _Characters, vocab_size: int) -> set[str]:
-    """Return the characters that words may be made of: the commonest 1,000 and all common ones.
-
-    Languages with thousands of common characters get as many as cover 99.95 % of the text. Those
-    that stand within words take at most half of the vocabulary: the rest is for their joins.
-    """
+    """Return the characters that words may be made of: the commonest 1,000 and all common ones."""
+    # languages with thousands of common characters get as many as cover 99.95 % of the text; those
+    # that stand within words take at most half of the vocabulary: the rest is for their joins
     left = sum(characters.counts.values())
     uncovered = (1 - _CHARACTER_COVERAGE) * left
     free, free_for_joined = vocab_size - len(SPECIAL_TOKENS), vocab_size // 2

@@ -163,11 +163,9 @@ class BestCheckpoint(ModelCheckpoint):
 
 
 def _leads_astray(name: str, folder: Path) -> bool:
-    """Whether Lightning would take a file for one in ``folder``, and delete it, that is not there.
-
-    It compares names: ``run/checkpoints/../../precious`` and what a link leads to begin as they
-    should, and of ``s3://precious`` it asks nothing.
-    """
+    """Whether Lightning would take a file for one in ``folder`` that is not, and delete it."""
+    # it compares names: run/checkpoints/../../precious and what a link leads to begin as they
+    # should, and of s3://precious it asks nothing
     begins = folder.absolute() in Path(name).absolute().parents
     return "://" in name or (begins and folder.resolve() not in Path(name).resolve().parents)
 

@@ -164,10 +164,8 @@ class RunRecord(Callback):
         self.tokenizer.save(self.directory / "tokenizer")
 
     def _check_first_step(self, trainer: Trainer) -> None:
-        """Raise ResumeError, in all processes, if one has read another checkpoint than the first.
-
-        A shared disk may show a machine an older state, and nothing later would tell.
-        """
+        """Raise ResumeError, in all processes, if one read another checkpoint than the first."""
+        # a shared disk may show a machine an older state, and nothing later would tell
         first = trainer.strategy.broadcast(self.first_step)
         if not trainer.strategy.reduce_boolean_decision(first == self.first_step):
             here = "" if first == self.first_step else f", this process from step {self.first_step}"

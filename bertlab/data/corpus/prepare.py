@@ -316,10 +316,8 @@ def encode_batch(
 def _map_here(
     workers: int, read: Callable[[], Iterable[Documents]], function: Encode
 ) -> Generator[EncodedBatch, None, None]:
-    """Call a function for each batch in ``workers`` processes, in order; 1 works in this process.
-
-    Close the generator to end the workers early.
-    """
+    """Call a function for each batch in ``workers`` processes, in order; 1 works in this one."""
+    # closing the generator ends the workers early
     if workers == 1:
         yield from map(function, read())
         return

@@ -136,11 +136,9 @@ def name_places(candidates: ColumnSources, columns: Sequence[str]) -> ColumnSour
 
 
 def _resolve(source: ColumnSource, columns: Sequence[str], taken: set[str]) -> ColumnSource | None:
-    """Return the keys of the raw rows that a source stands for; None if they are missing.
-
-    A place from the end may not meet a column that is taken: in a file of words alone the last
-    column is not the tags.
-    """
+    """Return the keys of the raw rows that a source stands for; None if they are missing."""
+    # a place from the end may not meet a column that is taken: in a file of words alone the last
+    # column is not the tags
     if isinstance(source, tuple):
         keys = [_resolve(each, columns, set()) for each in source]
         return tuple(key for key in keys if isinstance(key, str)) if all(keys) else None

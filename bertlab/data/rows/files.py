@@ -218,10 +218,8 @@ def _check_shards(names: Sequence[str], place: str | Path) -> None:
 
 
 def _pick(folder: Path, split: str | None, official: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the files of a split: ``dev.tsv``, ``train-00000-of-00002.parquet``, official names.
-
-    In a folder without files of rows those of its folder ``data`` are meant, as on the hub.
-    """
+    """Return a split's files: ``dev.tsv``, ``train-00000-of-00002.parquet``, official names."""
+    # in a folder without files of rows those of its folder data are meant, as on the hub
     there = sorted(entry.name for entry in folder.iterdir() if entry.is_file())
     listed = ", ".join(name for name in there if not name.startswith(".")) or "nothing"
     if split is None:

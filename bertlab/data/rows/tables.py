@@ -134,10 +134,8 @@ def read_table(
 def _rows(
     raw: RawExamples, cells: Cells, separated: str, expected: str, ragged: str
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the rows of a table, and count in it those that are left out.
-
-    Rows of another width are left out (``ragged``: skip), unreadable (keep), or refused.
-    """
+    """Yield the rows of a table, and count in it those that are left out."""
+    # rows of another width are left out (ragged: skip), unreadable (keep), or refused
     name, columns, width = raw.name, raw.columns, len(raw.columns)
     for number, row in cells:
         if len(row) == width:
@@ -260,10 +258,8 @@ def _ended(lines: Iterable[str]) -> Iterator[str]:
 def _cells(
     held: _Row, lines: Iterable[str], start: int, dialect: Mapping[str, Any], reading: RowReading
 ) -> Cells:
-    """Yield the cells of each row behind the number of its first line; none of a blank line.
-
-    Blank lines at the end of the file are no rows.
-    """
+    """Yield the cells of each row behind the number of its first line; none of a blank line."""
+    # blank lines at the end of the file are no rows
     reader = csv.reader(_ended(lines), **dialect)
     first = filled = start
     try:
