@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from torch import nn
 from torch.optim import Optimizer
 
+from bertlab.errors import PluginError
+
 if TYPE_CHECKING:  # slow
     from lightning.pytorch import Callback
 
@@ -164,4 +166,8 @@ def factor_at(schedule: Schedule, progress: Progress) -> float:
     # warm-up 10 of 100, linear decay: step 5 -> 0.5, 10 -> 1.0, 55 -> 0.5, 100 -> 0.0
     if progress.done < progress.warmup:
         return progress.done / progress.warmup
-    return schedule.factor(progress)
+    factor = schedule.factor(progress)
+    if factor is None or not 0 <= factor < math.inf:
+        told = f"{type(schedule).__name__}.factor(): found {factor} at step {progress.done}"
+        raise PluginError(f"{told}, expected a number of 0 or more")
+    return factor

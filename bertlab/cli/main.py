@@ -212,7 +212,7 @@ def command_names() -> list[str]:
 def find_command(name: str) -> "Command":
     """Return a command that a package adds."""
     from bertlab.api.command import Command  # noqa: PLC0415  not for the core's own commands
-    from bertlab.plugins.index import load_class, package_of  # noqa: PLC0415
+    from bertlab.plugins.index import make_alone, package_of  # noqa: PLC0415
 
     known = command_names()
     if name not in known:
@@ -223,7 +223,7 @@ def find_command(name: str) -> "Command":
             raise CommandError(f"`bertlab {meant}` comes with {package}: pip install {package}")
         told = f"no subcommand is called {name!r}{nearest(meant, known)} (there are"
         raise CommandError(f"{told}: {', '.join(known)})")
-    return load_class("command", name, Command)()
+    return make_alone("command", name, Command)
 
 
 def line_of(command: str) -> str:

@@ -269,12 +269,11 @@ def _check_not_brought(request: Request, parser: ArgumentParser, command: str) -
         if value is not None and _is_recorded(key.partition(".")[0])
     }
     known, defaults = keys_of(parser), parser.get_defaults()
-    unknown = {key: asked[key] for key in asked if key not in known}
-    refuse_unknown(unknown, source, command)
+    refuse_unknown(dict(unknown_keys(asked, known)), source, command)
     differing = [
         key
-        for key, value in asked.items()
-        if key not in unknown and value != defaults.get(key) and not request.is_argument(key)
+        for key, value in {**dict(leaves(asked)), **asked}.items()  # rev: {sub: 1} is rev.sub
+        if key in known and value != defaults.get(key) and not request.is_argument(key)
     ]
     check_users_own(differing, request.checkpoint, command)
 

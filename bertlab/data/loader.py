@@ -18,7 +18,7 @@ from bertlab.api.task import Objective
 from bertlab.data.corpus.store import StoreReport, TokenStore
 from bertlab.data.run_length import StepSizes
 from bertlab.data.sampler import SegmentPairsSampler, SequenceSampler
-from bertlab.errors import CorpusError, LostProcessError
+from bertlab.errors import CorpusError, LostProcessError, PluginError
 from bertlab.files import explain_vanished_folder, write_json
 from bertlab.objectives.changing import ChangingNumber, whole_at
 from bertlab.objectives.masking import MaskingRecipe, TokenClasses, dynamic_draws, mask_tokens
@@ -122,9 +122,16 @@ def prepare_sequences(
     sequences: PackedSequences, objectives: Mapping[str, Objective], seed: int, training: bool
 ) -> None:
     """Let objectives, by config name, label (and corrupt) a batch, in ``preparation_order``."""
+    writers: dict[str, str] = {}  # of the fields
     for name in preparation_order(objectives):
+        objective, before = objectives[name], dict(sequences.fields)
         rng = CounterRNG(seed, f"objective/{name}")
-        sequences.counts[name] = objectives[name].prepare(sequences, rng, training)
+        sequences.counts[name] = objective.prepare(sequences, rng, training)
+        for field in (key for key, each in sequences.fields.items() if each is not before.get(key)):
+            writer = writers.setdefault(field, name)
+            if writer not in (name, *objective.requires):
+                told = f"objective {name!r} replaces the field {field!r}, which {writer!r} wrote"
+                raise PluginError(f"{told}; a field of its own needs another name")
 
 
 @dataclass

@@ -259,7 +259,8 @@ def _collection(name: str, task: Task, further: Mapping[str, Metric]) -> MetricC
         if key in metrics:
             raise ConfigError(f"model.metrics: {name} has a metric {key} of its own; rename yours")
         # a metric whose class has ``tasks``, a tuple of names, is of these tasks only
-        if name in (getattr(metric, "tasks", ()) or (name,)):
+        tasks = getattr(metric, "tasks", ()) or (name,)
+        if name in ((tasks,) if isinstance(tasks, str) else tasks):
             metrics[key] = deepcopy(metric)  # each task, and each set, adds up its own
     # torchmetrics would join metrics whose states are equal after the first batch, for good
     return MetricCollection(metrics, compute_groups=False)

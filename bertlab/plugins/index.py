@@ -247,6 +247,15 @@ def make_plugin(
     return load_class(kind, arguments.pop("name"), base)(**arguments)
 
 
+def make_alone(kind: Kind, name: str, base: type[Made]) -> Made:
+    """Make a plugin whose class takes no arguments."""
+    made = load_class(kind, name, base)
+    try:
+        return made()
+    except TypeError as error:
+        raise PluginError(f"{kind} {name!r} is made without arguments, but {error}") from error
+
+
 def load_class(kind: Kind, name: str, base: type[Made]) -> type[Made]:
     """Import the class that a config names.
 

@@ -21,7 +21,7 @@ from bertlab.data.rows.files import TABLE_FORMS, output_form
 from bertlab.errors import ConfigError, DataError, OutputError, TrainerError, nearest, warn
 from bertlab.files import WholeFile
 from bertlab.plugins.hooks import first_result
-from bertlab.plugins.index import installed, load_class, where_to_get
+from bertlab.plugins.index import installed, make_alone, where_to_get
 
 if TYPE_CHECKING:
     from bertlab.api.format import PredictionFile
@@ -32,7 +32,10 @@ _CONTROLS = re.compile("[\x7f-\x9f\u2028\u2029]")
 
 def json_line(content: object) -> str:
     """Return one line of JSON; what JSON does not have, such as a date, is a text."""
-    text = json.dumps(content, ensure_ascii=False, default=str)
+    # arrays, and numbers of NumPy and PyTorch, are what they hold
+    text = json.dumps(
+        content, ensure_ascii=False, default=lambda each: getattr(each, "tolist", each.__str__)()
+    )
     # "\x9b" begins a terminal's commands as "\x1b[" does
     return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n"
 
@@ -259,7 +262,7 @@ def open_sink(
 def _open_submission(form: str, output: str) -> Submission:
     """Open a file in a benchmark's form; in a folder it gets the name that its server wants."""
     names = installed("format")
-    named = load_class("format", form, NamedFormat)() if form in names else None
+    named = make_alone("format", form, NamedFormat) if form in names else None
     if named is None or named.submission is None:
         kind = "output_format" if form in TABLE_FORMS else "format"
         get = where_to_get(kind, form) or nearest(form, names)

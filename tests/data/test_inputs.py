@@ -29,7 +29,8 @@ def input_rows(lengths: list[list[int]], together: bool, read_ahead: int) -> Inp
         encode=encode, columns=(), notes=Counter(), keeps_examples_together=together
     )
     rows = iter([Example({"lengths": each}, f"line {n}") for n, each in enumerate(lengths)])
-    return InputRows(rows, cast("Head", head), "head", cast("Any", None), 99, read_ahead)
+    tokenizer: Any = SimpleNamespace(vocab_size=1000)
+    return InputRows(rows, cast("Head", head), "head", tokenizer, 99, read_ahead)
 
 
 @pytest.mark.slow

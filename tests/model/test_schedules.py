@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertlab.api.optimizer import Progress, Schedule, factor_at
-from bertlab.errors import BertlabError, ConfigError
+from bertlab.errors import BertlabError, ConfigError, PluginError
 from bertlab.model.optimizer import check_schedule, check_schedule_steps
 from bertlab.model.optimizer_config import (
     Constant,
@@ -37,6 +37,16 @@ def test_factors_are_finite_and_in_range(
     factor = factor_at(schedule, Progress(done * end, end, warmup * end))
     assert 0 <= factor <= 1
     assert factor_at(schedule, Progress(done * end, end, warmup * end)) == factor
+
+
+@pytest.mark.parametrize("found", [-1.0, math.nan, math.inf, None])
+def test_a_factor_that_is_none_is_refused(found: float) -> None:
+    class Odd(Schedule):
+        def factor(self, progress: Progress) -> float:
+            return found
+
+    with pytest.raises(PluginError, match=rf"Odd\.factor\(\): found {found} at step 3"):
+        factor_at(Odd(), Progress(3, 10, 0))
 
 
 @pytest.mark.parametrize("schedule", ALL)

@@ -33,6 +33,15 @@ class ONNX(Command):
     def main(self, arguments):
         return 1 / 0
 
+class Asks(Command):
+    """Made of something."""
+
+    def __init__(self, something):
+        pass
+
+    def main(self, arguments):
+        return 0
+
 class Half(Command):
     """Half of one."""
 '''
@@ -90,13 +99,14 @@ def test_the_core_commands_and_those_of_first_party_packages_stay_theirs(
     [
         ("fail", "command 'fail' of rude 1.0 (stealing:Fail) cannot be imported: RuntimeError"),
         ("half", "it does not define main, see bertlab.api.command.Command"),
+        ("asks", "command 'asks' is made without arguments, but Asks.__init__() missing 1"),
     ],
 )
 def test_a_command_that_cannot_be_used_hurts_only_who_types_it(
     folder: Path, bertlab: Command, name: str, words: str
 ) -> None:
     add(folder, "rude", {"fail": "Fail", "twice": "Fail"}, "raise RuntimeError('no')")
-    add(folder, "polite", {"half": "Half", "twice": "Greet", "greet": "Greet"})
+    add(folder, "polite", {"half": "Half", "asks": "Asks", "twice": "Greet", "greet": "Greet"})
     code, output, error = bertlab(name)
     assert (code, output) == (2, "")
     assert words in error

@@ -94,6 +94,7 @@ def bertlab_fit_arguments(parser):
     parser.add_argument("--shine", type=int, default=3, help="how bright")
     parser.add_argument("--lamp.place", type=str, default="here")
     parser.add_argument("--shade", type=str, default="none")
+    parser.add_argument("--bulb.size", type=float, default=0.5)
     return FitKeys(("lamp",), stored=("shine",), not_in_stages={"shine": "a stage is dark"})
 
 @hookimpl
@@ -137,7 +138,7 @@ def test_bertlab_fit_arguments_are_keys_like_the_cores_own(
 
 @pytest.mark.slow
 def test_a_checkpoint_brings_values_of_the_keys_that_its_package_names_alone(
-    stranger: Path, tiny_run: Path
+    stranger: Path, tiny_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     add_hooks(stranger, "bright", SHINE)
     content = yaml.safe_load((tiny_run / "config.yaml").read_text("utf-8"))
@@ -145,6 +146,12 @@ def test_a_checkpoint_brings_values_of_the_keys_that_its_package_names_alone(
     file = tiny_run / "checkpoints" / "last.ckpt"
     values = parse_request(read_request([], content, str(file), file), "fit").values
     assert (values.shine, values.lamp.place, values.run_dir) == (5, "here", None)
+    content["bulb"] = {"size": 0.25}
+    with pytest.raises(ResumeError, match=r"its run has bulb\.size, .*--config .*config\.yaml"):
+        parse_request(read_request([], content, str(file), file), "fit")
+    content["bulb"] = {"size": 0.5}
+    parse_request(read_request([], content, str(file), file), "fit")
+    assert "does not know" not in capsys.readouterr().err
     content["shade"] = "/elsewhere"
     with pytest.raises(ResumeError, match=r"its run has shade, .*--config .*config\.yaml"):
         parse_request(read_request([], content, str(file), file), "fit")

@@ -5,11 +5,13 @@ import io
 import json
 import re
 import shlex
+from datetime import date
 from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
@@ -248,6 +250,13 @@ def test_rows_read_back_as_they_were(place, name):
     path = place / "table.csv"
     path.write_bytes(utf8(spreadsheet_csv(["a", "b"], [[name, 1]])))
     assert spreadsheet_rows(path) == [{"a": utf8(name).decode(), "b": "1"}]
+
+
+def test_numbers_and_arrays_of_predictions_are_json():
+    row = {"a": np.float32(0.5), "b": np.int64(3), "c": np.arange(2), "d": torch.tensor(0.25)}
+    assert json.loads(json_line(row | {"when": date(2026, 1, 2)})) == {
+        "a": 0.5, "b": 3, "c": [0, 1], "d": 0.25, "when": "2026-01-02"
+    }  # fmt: skip
 
 
 def test_which_names_a_file_can_have():

@@ -15,7 +15,7 @@ from bertlab.api.examples import Example, Features
 from bertlab.api.rng import CounterRNG
 from bertlab.api.task import Head
 from bertlab.api.tokenizer import Tokenizer
-from bertlab.errors import DataError
+from bertlab.errors import DataError, PluginError
 
 Array = npt.NDArray[Any]
 _NAMED_ROWS = 32
@@ -183,11 +183,28 @@ def encode_examples(
             if failed is None:
                 raise
             failed[number], made = str(error), []
+        for each in made:
+            _check_features(each, tokenizer.vocab_size, max_seq_length, row.where)
         features += made
         row_numbers += [number] * len(made)
     encoded = collate(features, rows, np.array(row_numbers, np.int64), head.keeps_examples_together)
     encoded.notes = dict(head.notes)
     return encoded
+
+
+def _check_features(features: Features, size: int, most: int, place: str) -> None:
+    """Raise PluginError if a head gave a sequence that cannot be packed with others."""
+    ids, found = features.input_ids, {"token_type_ids": len(features.token_type_ids)}
+    found |= {name: np.size(each) for name, each in features.fields.items() if np.ndim(each)}
+    told = f"{place}: the head's Features have "
+    for name, count in found.items():
+        if count != len(ids):
+            raise PluginError(f"{told}{count} {name} for {len(ids)} input_ids, expected as many")
+    if not 0 < len(ids) <= most or min(ids) < 0 or max(ids) >= size:
+        told += f"{len(ids)} input_ids, from {min(ids, default=0)} to {max(ids, default=0)}"
+        raise PluginError(f"{told}; expected 1 to {most} ids below {size}")
+    if taken := {"row", "sequence"} & features.fields.keys():
+        raise PluginError(f"{told}a field {taken.pop()!r}, which is a name of bertlab's own")
 
 
 def collate(

@@ -45,7 +45,7 @@ from bertlab.data.rows.lines import holding, read_text
 from bertlab.data.rows.tables import PLAIN, RowReading, Unreadable
 from bertlab.data.sources import open_source, source_of
 from bertlab.errors import ConfigError, DataError, EmptyTextError
-from bertlab.plugins.index import load_class, of_package
+from bertlab.plugins.index import make_alone, of_package
 
 logger = logging.getLogger(__name__)
 
@@ -291,7 +291,7 @@ def _open(
 
 def _named_format(form: str) -> NamedFormat | None:
     """Return the format that has a name of its own; None for a kind of table or text."""
-    return None if form in TABLES else load_class("format", form, NamedFormat)()
+    return None if form in TABLES else make_alone("format", form, NamedFormat)
 
 
 def _own_columns(

@@ -1,10 +1,14 @@
 """Encoded rows: fields of every shape arrive where their sequence is."""
 
+import re
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 
 from bertlab.api.examples import Column, Example, Features
-from bertlab.data.examples.encoded import ExampleStream, collate
+from bertlab.data.examples.encoded import ExampleStream, collate, encode_examples
 from bertlab.data.loader import StepDataset
 from bertlab.data.run_length import StepSizes
 from bertlab.errors import PluginError
@@ -78,6 +82,24 @@ def test_steps_grouped_by_length_have_sequences_of_one_length(rows: int, steps: 
     share, longest = padded(steps)
     assert share < padded(None)[0] / 3
     assert longest[0] != longest[1]  # in an order of each epoch's own
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (Features([1, 2, 3], [0] * 4), "have 4 token_type_ids for 3 input_ids"),
+        (Features([1, 2], [0] * 2, {"tags": np.zeros(3)}), "have 3 tags for 2 input_ids"),
+        (Features([1, 9], [0] * 2), "have 2 input_ids, from 1 to 9; expected 1 to 4 ids below 9"),
+        (Features([1] * 5, [0] * 5), "have 5 input_ids, from 1 to 1; expected 1 to 4 ids"),
+        (Features([], []), "have 0 input_ids"),
+        (Features([1], [0], {"row": 3}), "a field 'row', which is a name of bertlab's own"),
+    ],
+)
+def test_sequences_that_would_spoil_others_are_refused(made: Features, words: str) -> None:
+    head: Any = SimpleNamespace(encode=lambda *_: [made], keeps_examples_together=False)
+    tokenizer: Any = SimpleNamespace(vocab_size=9)
+    with pytest.raises(PluginError, match=f"row 7: the head's Features .*{re.escape(words)}"):
+        encode_examples(head, [Example({}, "row 7")], tokenizer, 4)
 
 
 def test_an_unknown_kind_of_column_is_refused() -> None:
