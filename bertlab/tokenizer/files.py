@@ -34,7 +34,7 @@ from bertlab.files import (
     write_text,
 )
 from bertlab.plugins.index import installed, load_class, where_to_get
-from bertlab.tokenizer.words import WordIds, check_added, check_growth, has_capitals
+from bertlab.tokenizer.words import WordIds, check_added, check_growth, has_capitals, tokens_beside
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _FORMS = "a vocab.txt, a tokenizer.json or a folder with either"
@@ -131,8 +131,10 @@ def read_files(path: Path) -> TokenizerFiles:
     path = _tokenizer_file(path) if path.is_dir() else path
     beside, added = path.with_name("tokenizer_config.json"), path.with_name("added_tokens.json")
     config = _read_json(beside) if beside.is_file() else {}
-    if path.name == "vocab.txt" and added.is_file():
-        check_added(_read_json(added), set(_read_vocabulary(path)), added)
+    if path.name == "vocab.txt":
+        known = set(_read_vocabulary(path)) if config or added.is_file() else set()
+        check_added(_read_json(added) if added.is_file() else (), known, added)
+        check_added(tokens_beside(config, beside), known, beside)
     return TokenizerFiles(path, _read_json(path) if path.suffix == ".json" else None, config)
 
 

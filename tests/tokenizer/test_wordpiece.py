@@ -412,6 +412,21 @@ def test_tokens_that_a_slow_tokenizer_keeps_beside_its_vocabulary(tmp_path):
         load_tokenizer(tmp_path)
 
 
+def test_tokens_that_tokenizer_config_adds_to_a_vocabulary(tmp_path):
+    (tmp_path / "vocab.txt").write_text(GOOD)
+    size, config = load_tokenizer(tmp_path).vocab_size, tmp_path / "tokenizer_config.json"
+    config.write_text(json.dumps({"added_tokens_decoder": {"0": {"content": "[MASK]"}}}))
+    assert load_tokenizer(tmp_path).vocab_size == size
+    added = {"0": {"content": "[MASK]"}, str(size): {"content": "<extra>", "special": False}}
+    config.write_text(json.dumps({"added_tokens_decoder": added}))
+    with pytest.raises(TokenizerError, match=r"tokenizer_config.json: holds 1 .* '<extra>'"):
+        load_tokenizer(tmp_path)
+    for damaged in ([7], {"7": "<extra>"}):
+        config.write_text(json.dumps({"added_tokens_decoder": damaged}))
+        with pytest.raises(TokenizerError, match=r"config.json: added_tokens_decoder: expected"):
+            load_tokenizer(tmp_path)
+
+
 def test_a_run_is_a_folder_with_a_tokenizer(tiny_run, tmp_path):
     of_run = load_tokenizer(tiny_run)
     assert of_run.fingerprint == load_tokenizer(tiny_run / "tokenizer").fingerprint
