@@ -1,7 +1,6 @@
 """``Pretrained``: an earlier model as data, whether of a run, a Hugging Face folder or the hub."""
 
 import hashlib
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,15 +17,15 @@ from bertlab.config.request import choose_head, one_head_config
 from bertlab.errors import CheckpointError
 from bertlab.model.optimizer import EarlierOptimizer
 
+_SEQUENCE = "BertForSequenceClassification"  # the one class whose problem_type is read
 # head of bertlab by BERT's class of ``transformers``; sentence_pair has single_sentence's layers
 _HEADS = {
-    "BertForSequenceClassification": "single_sentence",
+    _SEQUENCE: "single_sentence",
     "BertForTokenClassification": "tagging",
     "BertForQuestionAnswering": "span",
     "BertForMultipleChoice": "multiple_choice",
 }
 _MULTI_LABEL = "multi_label_classification"
-_UNNAMED = re.compile(r"LABEL_\d+")  # what transformers writes where nobody gave a name
 
 
 @dataclass
@@ -60,8 +59,8 @@ class HuggingFaceHead:
     @property
     def has_classes(self) -> bool:
         """Whether an output of the layer stands for a class, named or not."""
-        several = self.num_rows > 1 or self.problem_type is not None
-        return self.layout.rows is None and several
+        is_number = self.num_rows == 1 and self.layout.kind == _SEQUENCE
+        return self.layout.rows is None and (not is_number or self.problem_type is not None)
 
 
 @dataclass
@@ -227,17 +226,18 @@ def read_head(
             f"{weights}: the tensors of {named}'s head are not as config.json beside it says:\n"
             + list_limited(differing)
         )
-    # one row is a regression, though transformers names it LABEL_0; names may be there twice
-    known = names is not None and rows > 1 and len(set(names)) == rows
-    if names is None or not known or all(_UNNAMED.fullmatch(name) for name in names):
-        labels = None
-    else:
-        labels = Labels(names, (0,) * rows)
-    if config.get("problem_type") == "regression" and rows > 1:
+    problem = config.get("problem_type") if layout.kind == _SEQUENCE else None
+    kind = _MULTI_LABEL if problem == _MULTI_LABEL else None
+    # one row of a text is a regression, though transformers names it LABEL_0
+    has_names = names is not None and (rows > 1 or kind is not None or layout.kind != _SEQUENCE)
+    # what transformers writes where nobody gave a name; names may be there twice
+    unnamed = tuple(f"LABEL_{n}" for n in range(rows))
+    known = has_names and names != unnamed and len(set(names or ())) == rows
+    labels = Labels(names, (0,) * rows) if names is not None and known else None
+    if problem == "regression" and rows > 1:
         found_rows = f"problem_type: found regression of {rows} numbers"
         raise CheckpointError(f"{weights}: config.json: {found_rows}, expected one number")
     state = dict(zip(layout.names, (weight, bias), strict=True))
-    kind = _MULTI_LABEL if config.get("problem_type") == _MULTI_LABEL else None
     dropout = _share(config, "classifier_dropout", "the encoder's", weights)
     threshold = None if kind is None else _share(config, "threshold", "0.5", weights)
     return HuggingFaceHead(named, layout, state, labels, dropout, kind, threshold)
@@ -251,7 +251,7 @@ def head_settings(head: HuggingFaceHead, name: str | None = None) -> dict[str, A
         threshold = {} if head.threshold is None else {"threshold": head.threshold}
         return {"name": "multi_label", **threshold}
     settings: dict[str, Any] = {"name": name or _HEADS[head.layout.kind]}
-    if head.layout.kind == "BertForSequenceClassification" and not head.has_classes:
+    if head.layout.kind == _SEQUENCE and not head.has_classes:
         settings["regression"] = True
     return settings
 

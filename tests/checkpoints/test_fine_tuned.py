@@ -290,6 +290,18 @@ def test_a_head_that_transformers_lacks_leaves_the_encoder_and_a_note(
         (BertForSequenceClassification, {"num_labels": 4}, None),
         (BertForTokenClassification, {"id2label": {0: "O", 1: "LABEL_1"}}, ("O", "LABEL_1")),
         (BertForTokenClassification, {"id2label": {0: "x", 1: "x"}}, None),
+        (BertForTokenClassification, {"id2label": {0: "LABEL_0", 1: "LABEL_1"}}, None),
+        (BertForTokenClassification, {"id2label": {0: "O"}}, ("O",)),
+        (BertForSequenceClassification, {"id2label": {0: "number"}}, None),
+        (
+            BertForSequenceClassification,
+            {"id2label": {0: "toxic"}, "problem_type": "multi_label_classification"},
+            ("toxic",),
+        ),
+        *(
+            (BertForSequenceClassification, {"id2label": dict(enumerate(names))}, names)
+            for names in [("LABEL_1", "LABEL_0"), ("LABEL_1", "LABEL_2")]
+        ),
         (BertForQuestionAnswering, {"id2label": {0: "no", 1: "yes"}}, None),
     ],
 )
@@ -410,6 +422,22 @@ def test_heads_with_the_same_layers_predict_by_either_name(tmp_path: Path) -> No
     (single,) = load(tmp_path).predict("w1 w2")
     (pair,) = load(tmp_path, head="sentence_pair").predict([("w1 w2", "w3")])
     assert {single["label"], pair["label"]} <= {*LABELLED["id2label"].values()}
+
+
+@pytest.mark.parametrize("names", [{0: "O"}, {0: "LABEL_0"}])
+def test_a_folder_of_one_tag_predicts_it(tmp_path: Path, names: dict[int, str]) -> None:
+    peer(BertForTokenClassification, id2label=names).save_pretrained(tmp_path)
+    TOKENIZER.save(tmp_path)
+    (found,) = load(tmp_path).predict("w1 w2")
+    assert found["tags"] == ["O" if names[0] == "O" else "0"] * 2
+
+
+@pytest.mark.parametrize("kind", ["multi_label_classification", "regression"])
+def test_a_tagger_has_no_problem_type(tmp_path: Path, kind: str) -> None:
+    peer(BertForTokenClassification, problem_type=kind, **LABELLED).save_pretrained(tmp_path)
+    found = read_huggingface(tmp_path).head
+    assert found is not None
+    assert head_settings(found) == {"name": "tagging"}
 
 
 def test_a_folder_for_questions_is_whole_without_a_threshold(tmp_path: Path) -> None:
