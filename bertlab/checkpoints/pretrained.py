@@ -142,6 +142,11 @@ class Pretrained:
         names = tuple(str(number) for number in range(head.num_rows))  # LABEL_0, LABEL_1, …
         return Labels(names, (0,) * head.num_rows)
 
+    def longest_read(self, most: int) -> int:
+        """Return how many tokens of a text a head reads of the ``most`` that the encoder can."""
+        known = () if self.head is None else (self.model_max_length, self.trained_max_length)
+        return min([most, *filter(None, known)])
+
     def weights_digest(self) -> str:
         """Return 12 hexadecimal digits of the SHA-256 of all tensors and their names."""
         digest = hashlib.sha256()

@@ -66,7 +66,7 @@ def model_of(found: Pretrained, head: str | None = None) -> "PretrainedModel":
     else:
         module = _huggingface_module(found, tokenizer, head)
         encoder = module.encoder if isinstance(module, BertModule) else module
-        longest = encoder.max_position_embeddings
+        longest = found.longest_read(encoder.max_position_embeddings)
     found.release_weights()
     module.to(inference_device()).eval()
     transforms = found.config and found.config["data"].get("transforms")

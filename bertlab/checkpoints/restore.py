@@ -120,8 +120,9 @@ def use_folder(request: Request) -> list[str]:
                 f"--model.init_from {request.ckpt_path}, or see bertlab embed"
             )
     if not request.is_argument("data.max_seq_length") and not request.files:
-        longest = found.encoder_config.get("max_position_embeddings", _LONGEST)
-        rest += ["--data.max_seq_length", str(min(longest, _LONGEST))]
+        most = found.encoder_config.get("max_position_embeddings", _LONGEST)
+        usual = _LONGEST if found.head is None else found.trained_max_length or _LONGEST
+        rest += ["--data.max_seq_length", str(min(found.longest_read(most), usual))]
     return rest
 
 

@@ -271,6 +271,36 @@ def test_the_null_threshold_stays_behind_and_is_named(tmp_path: Path) -> None:
     assert ours == ["qa_outputs.bias", "qa_outputs.weight"]
 
 
+def test_a_handed_over_head_reads_as_many_tokens_as_its_run(
+    tmp_path: Path, bertlab: Command
+) -> None:
+    write_run(tmp_path / "run.ckpt", {"name": "tagging"}, TAGS)  # of data.max_seq_length 16
+    export_model(str(tmp_path / "run.ckpt"), tmp_path / "out", overwrite=False)
+    text = " ".join(["w1", "w2", "w3"] * 10)
+    (expected,) = load(tmp_path / "run.ckpt").predict(text)
+    settings = json.loads((tmp_path / "out" / "tokenizer_config.json").read_text())
+    assert settings.pop("model_max_length") == 16
+    for kept in ({"model_max_length": 48}, {"model_max_length": 16}):
+        (tmp_path / "out" / "tokenizer_config.json").write_text(json.dumps(settings | kept))
+        model = load(tmp_path / "out")
+        assert model.max_seq_length == 16
+        (found,) = model.predict(text)
+        assert found["tags"] == expected["tags"]
+        assert found["scores"] == pytest.approx(expected["scores"], abs=1e-5)
+    code, printed, error = bertlab("predict", "--ckpt_path", tmp_path / "out", "--data.text", text)
+    assert code == 0, error
+    assert json.loads(printed)["scores"] == pytest.approx(expected["scores"], abs=1e-5)
+
+
+def test_a_folder_with_a_head_is_read_as_its_tokenizer_says(tmp_path: Path) -> None:
+    TOKENIZER.save(tmp_path)
+    path = tmp_path / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"model_max_length": 20}))
+    for model_class, read in ((BertForSequenceClassification, 20), (BertForMaskedLM, 48)):
+        peer(model_class).save_pretrained(tmp_path)
+        assert load(tmp_path).max_seq_length == read
+
+
 def test_a_head_that_transformers_lacks_leaves_the_encoder_and_a_note(
     bertlab: Command, tmp_path: Path
 ) -> None:

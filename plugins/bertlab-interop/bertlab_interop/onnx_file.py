@@ -177,7 +177,10 @@ class OnnxExporter(Exporter):
         said = {SECTION: describe_model(model, encoder, tasks, left)}
         write_json(folder / "config.json", _config(model, tasks) | said)
         _write_file(module, folder / FILE, output_names(tasks.values()), has_segments)
-        save_tokenizer(loaded.tokenizer, folder, encoder, model.model_max_length, has_segments)
+        is_tuned = model.head is not None or model.head_config is not None
+        trained = model.trained_max_length if is_tuned else None
+        longest = min(filter(None, (model.model_max_length, trained)), default=None)
+        save_tokenizer(loaded.tokenizer, folder, encoder, longest, has_segments)
         compared = None if self.validation is None else _comparison(folder, self.validation)
         if compared is not None:
             (head,) = (each for each in tasks.values() if isinstance(each, Head))

@@ -201,7 +201,10 @@ def write_huggingface(
     # transformers asks for "format" and refuses a file without it
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     make_readable(folder / "model.safetensors")
-    save_tokenizer(tokenizer, folder, encoder, model_max_length, segments)
+    # what transformers' pipelines cut texts to is what the head has learned to read
+    trained = None if head is None else trained_max_length
+    longest = min(filter(None, (model_max_length, trained)), default=None)
+    save_tokenizer(tokenizer, folder, encoder, longest, segments)
     return report
 
 
