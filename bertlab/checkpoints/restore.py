@@ -14,7 +14,7 @@ from bertlab.api.examples import Labels
 from bertlab.api.task import Head, Task, TaskContext
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.huggingface import CONFIG_FILES, find_foreign, read_foreign
-from bertlab.checkpoints.pretrained import Pretrained, head_settings
+from bertlab.checkpoints.pretrained import Pretrained, head_settings, known_tokenizer
 from bertlab.checkpoints.run_checkpoint import (
     LAST_FILE,
     find_checkpoint,
@@ -28,7 +28,7 @@ from bertlab.config.request import Request
 from bertlab.config.yaml_files import Config, differences, split_arguments, value_at, yaml_inline
 from bertlab.data.module import EvaluationRows, TaskData
 from bertlab.data.sources import explain_no_checkpoint, is_hub_name, no_such_run
-from bertlab.errors import CheckpointError, ConfigError, TokenizerError, say
+from bertlab.errors import CheckpointError, ConfigError, TokenizerError, say, warn
 from bertlab.model.build import build_encoder
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import read_optimizer
@@ -162,20 +162,20 @@ def last_run(request: Request) -> Path | None:
 def warm_tokenizer(warm: Pretrained, data: TaskData) -> Tokenizer:
     """Return the tokenizer that weights were trained with, or the one that data gives for them."""
     given = data.tokenizer_path
-    tokenizer = data.load_tokenizer() if warm.tokenizer is None else warm.tokenizer
+    tokenizer = data.load_tokenizer() if warm.tokenizer is None else known_tokenizer(warm)
     if given is not None and (load_tokenizer(Path(given)).fingerprint != tokenizer.fingerprint):
         told = f"data.tokenizer: {given} is not the tokenizer that {warm.source} was trained with"
         raise TokenizerError(f"{told}; leave data.tokenizer out to use that one")
     ids, rows = tokenizer.vocab_size, warm.vocab_size
-    if warm.tokenizer is None and ids != rows:
+    if warm.tokenizer is None and (ids > rows or (given is None and ids < rows)):
         raise TokenizerError(
             f"{warm.source}: has no tokenizer (vocab.txt or tokenizer.json), and that of this run "
             f"has {ids} tokens, its encoder {rows}; give its own as data.tokenizer"
         )
     # 147 ids are padded to 152 rows, to 160, 192 or 256
     if ids != rows and rows not in (ids + -ids % multiple for multiple in _MULTIPLES):
-        told = f"the tokenizer has {ids} tokens, the encoder of {warm.source} {rows}"
-        raise TokenizerError(f"{told}; give its own as data.tokenizer")
+        told = f"{warm.source}: its tokenizer has {ids} tokens, its encoder {rows} rows for them"
+        warn(f"{told}: {rows - ids} are left as they are; make sure that the two belong together")
     return tokenizer
 
 

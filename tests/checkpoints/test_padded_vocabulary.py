@@ -2,14 +2,19 @@
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from transformers import BertForPreTraining
 
+from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.pretrained_model import load
+from bertlab.checkpoints.restore import warm_tokenizer
 from bertlab.checkpoints.run_checkpoint import read_run_checkpoint
-from bertlab.errors import TokenizerError
+from bertlab.errors import CheckpointError, TokenizerError
+from bertlab.tokenizer.files import load_tokenizer
 from bertlab.training.run import Run, fit
 
 ROWS = 320  # for the 300 tokens of the tiny run
@@ -70,6 +75,29 @@ def test_a_run_keeps_the_rows_resumes_and_is_exported(
     whole.export(tmp_path / "out")
     assert load(tmp_path / "out").encoder.vocab_size == ROWS
     assert load(tmp_path / "out").predict("A [MASK].") == whole.predict("A [MASK].")
+
+
+@pytest.mark.parametrize(("more", "warns"), [(0, False), (3, True), (10, True)])
+@pytest.mark.parametrize("is_given", [False, True])
+def test_rows_beyond_the_ids_are_kept(
+    padded: Path, more: int, warns: bool, is_given: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tokenizer = load_tokenizer(padded)
+    rows = tokenizer.vocab_size + more
+    data: Any = SimpleNamespace(
+        tokenizer_path=str(padded) if is_given else None, load_tokenizer=lambda: tokenizer
+    )
+    warm = Pretrained("model", {"name": "bert"}, rows, {}, None if is_given else tokenizer)
+    assert warm_tokenizer(warm, data).vocab_size == tokenizer.vocab_size
+    told = f"model: its tokenizer has 300 tokens, its encoder {rows} rows for them"
+    assert (told in capsys.readouterr().err) == warns
+
+
+def test_more_ids_than_rows_are_refused(padded: Path) -> None:
+    tokenizer = load_tokenizer(padded)
+    data: Any = SimpleNamespace(tokenizer_path=None, load_tokenizer=lambda: tokenizer)
+    with pytest.raises(CheckpointError, match=r"tokenizer has 300 ids, .* only 299 rows"):
+        warm_tokenizer(Pretrained("model", {"name": "bert"}, 299, {}, tokenizer), data)
 
 
 def test_a_folder_without_tokenizer_is_named_as_that(
