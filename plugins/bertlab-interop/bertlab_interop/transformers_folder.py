@@ -102,7 +102,10 @@ def _heads_of(
     if head is None:
         return None, tasks, []
     state = tasks.pop(start.head_config["name"])
-    return head, tasks, [f"{name} {_show(state[name])}" for name in state if name not in head.state]
+    # without unanswerable questions there is a threshold for none, but nothing asks it
+    unused = () if start.head_config.get("unanswerable") else ("null_threshold",)
+    left = [name for name in state if name not in head.state and name not in unused]
+    return head, tasks, [f"{name} {_show(state[name])}" for name in left]
 
 
 def _show(tensor: Tensor) -> str:
