@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,13 @@ from torch import Tensor
 
 from bertlab.api.examples import Labels
 from bertlab.api.huggingface import HeadLayout, HuggingFaceForm
+from bertlab.api.task import Head
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.tensor_files import list_limited
 from bertlab.config.request import choose_head, one_head_config
 from bertlab.errors import CheckpointError
 from bertlab.model.optimizer import EarlierOptimizer
+from bertlab.plugins.index import load_class
 
 _SEQUENCE = "BertForSequenceClassification"  # the one class whose problem_type is read
 # head of bertlab by BERT's class of ``transformers``; sentence_pair has single_sentence's layers
@@ -59,6 +62,7 @@ class HuggingFaceHead:
     @property
     def has_classes(self) -> bool:
         """Whether an output of the layer stands for a class, named or not."""
+        # one row of a text is a regression, though transformers names it LABEL_0
         is_number = self.num_rows == 1 and self.layout.kind == _SEQUENCE
         return self.layout.rows is None and (not is_number or self.problem_type is not None)
 
@@ -128,9 +132,8 @@ class Pretrained:
     @property
     def head_config(self) -> dict[str, Any] | None:
         """``name`` and arguments of the head of a fine-tuned run; None if there is none."""
-        head: dict[str, Any] | None = None
-        if self.config is not None:
-            head = self.config["model"].get("head")
+        model = {} if self.config is None else self.config["model"]
+        head: dict[str, Any] | None = model.get("head")
         return head
 
     @property
@@ -142,10 +145,10 @@ class Pretrained:
         names = tuple(str(number) for number in range(head.num_rows))  # LABEL_0, LABEL_1, …
         return Labels(names, (0,) * head.num_rows)
 
-    def longest_read(self, most: int) -> int:
-        """Return how many tokens of a text a head reads of the ``most`` that the encoder can."""
-        known = () if self.head is None else (self.model_max_length, self.trained_max_length)
-        return min([most, *filter(None, known)])
+    def longest_read(self, most: int, usual: int | None = None) -> int:
+        """Return how many tokens of a text are read of the ``most`` that the encoder can."""
+        of_head = self.model_max_length, self.trained_max_length or usual
+        return min([most, *filter(None, (usual,) if self.head is None else of_head)])
 
     def weights_digest(self) -> str:
         """Return 12 hexadecimal digits of the SHA-256 of all tensors and their names."""
@@ -210,11 +213,9 @@ def read_head(
 ) -> HuggingFaceHead | None:
     """Return the head of a checkpoint, or None if it has none that bertlab knows."""
     found = form.head_layout(config)
-    if found is None:
+    if found is None or not all(name in tensors for name in found[1].written_names):
         return None
     named, layout = found
-    if not all(name in tensors for name in layout.written_names):
-        return None
     weight, bias = (tensors[name] for name in layout.written_names)
     names = _label_names(config, weights) if layout.rows is None else None
     # 2 of a span, 1 of choices; else a row for each name, or as many as the bias has
@@ -233,19 +234,18 @@ def read_head(
         )
     problem = config.get("problem_type") if layout.kind == _SEQUENCE else None
     kind = _MULTI_LABEL if problem == _MULTI_LABEL else None
-    # one row of a text is a regression, though transformers names it LABEL_0
-    has_names = names is not None and (rows > 1 or kind is not None or layout.kind != _SEQUENCE)
-    # what transformers writes where nobody gave a name; names may be there twice
-    unnamed = tuple(f"LABEL_{n}" for n in range(rows))
-    known = has_names and names != unnamed and len(set(names or ())) == rows
-    labels = Labels(names, (0,) * rows) if names is not None and known else None
     if problem == "regression" and rows > 1:
         found_rows = f"problem_type: found regression of {rows} numbers"
         raise CheckpointError(f"{weights}: config.json: {found_rows}, expected one number")
     state = dict(zip(layout.names, (weight, bias), strict=True))
     dropout = _share(config, "classifier_dropout", "the encoder's", weights)
     threshold = None if kind is None else _share(config, "threshold", "0.5", weights)
-    return HuggingFaceHead(named, layout, state, labels, dropout, kind, threshold)
+    head = HuggingFaceHead(named, layout, state, None, dropout, kind, threshold)
+    # what transformers writes where nobody gave a name; names may be there twice
+    unnamed = tuple(f"LABEL_{n}" for n in range(rows))
+    if names and head.has_classes and names != unnamed and len(set(names)) == rows:
+        head.labels = Labels(names, (0,) * rows)
+    return head
 
 
 def head_settings(head: HuggingFaceHead, name: str | None = None) -> dict[str, Any]:
@@ -257,6 +257,9 @@ def head_settings(head: HuggingFaceHead, name: str | None = None) -> dict[str, A
         return {"name": "multi_label", **threshold}
     settings: dict[str, Any] = {"name": name or _HEADS[head.layout.kind]}
     if head.layout.kind == _SEQUENCE and not head.has_classes:
+        if "regression" not in signature(load_class("head", settings["name"], Head)).parameters:
+            told = "expected single_sentence, sentence_pair or another head of numbers"
+            raise CheckpointError(f"head: found {name}, {told}, as its layer gives one")
         settings["regression"] = True
     return settings
 

@@ -22,6 +22,7 @@ from bertlab.checkpoints.restore import (
 )
 from bertlab.checkpoints.tensor_files import load_matching
 from bertlab.checkpoints.training_state import refusing_config
+from bertlab.data.examples.values import checked_string
 from bertlab.data.inputs import InputRows, TextRows
 from bertlab.data.rows.lines import words_of
 from bertlab.errors import CheckpointError, CommandError, DataError
@@ -110,9 +111,8 @@ class PretrainedModel(WithAddedMethods):
         self.global_step = global_step
         self._module = module
         self.encoder: Encoder = module.encoder if isinstance(module, BertModule) else module
-        self.tasks: Mapping[str, Task] = (
-            module.named_tasks() if isinstance(module, BertModule) else {}
-        )
+        tasks = module.named_tasks() if isinstance(module, BertModule) else {}
+        self.tasks: Mapping[str, Task] = tasks
 
     def predict(self, texts: Input | Sequence[Input]) -> list[dict[str, Any]]:
         """Return a prediction for each text, as ``bertlab predict`` writes them.
@@ -214,8 +214,9 @@ def _of_objectives(
         is_text = isinstance(texts, tuple) and all(isinstance(text, str) for text in texts)
         if not is_text or not 0 < len(texts) <= 2:
             raise DataError(f"text {number}: found {each!r}, expected a text or a pair of texts")
-        values = dict(zip(("text", "text_pair"), texts, strict=False))
-        rows.append(Example(values, f"text {number}"))
+        rows.append(
+            Example(dict(zip(("text", "text_pair"), texts, strict=False)), f"text {number}")
+        )
     batches = TextRows(iter(rows), tokenizer, limit)
     return [
         prediction
@@ -243,8 +244,10 @@ def _example(given: Input, number: int, head: Head) -> Example:
             names = ", ".join(column.name for column in columns)
             raise DataError(f"{where}: found {given!r}, expected values for {names}")
         values = {column.name: value for column, value in zip(columns, texts, strict=True)}
-    first = columns[0]
-    if len(columns) == 1 and first.kind == "texts" and isinstance(values.get(first.name), str):
-        # a text is a sequence, too: of its characters
-        values[first.name] = words_of(values[first.name])
+    for name in (column.name for column in columns if column.kind == "texts"):
+        found = values[name]
+        if len(columns) == 1 and isinstance(found, str):
+            found = words_of(found)  # a text is a sequence, too: of its characters
+        parts = found if isinstance(found, Iterable) else [found]
+        values[name] = [checked_string(part, f"{where}: {name}") for part in parts]
     return Example(values, where, row)

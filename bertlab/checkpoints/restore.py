@@ -36,7 +36,7 @@ from bertlab.tokenizer.files import load_tokenizer
 
 _LONGEST = 512  # tokens that are read unless the arguments say otherwise: as the models of BERT
 _MAX_NAMED = 8
-_MULTIPLES = (8, 16, 32, 64, 128)  # to which embeddings are padded
+_PADDED = 128  # rows, to a multiple of which embeddings are padded: or of 8, 16, 32, 64
 LAST = "last"  # a --ckpt_path: the config's own run
 
 
@@ -121,8 +121,7 @@ def use_folder(request: Request) -> list[str]:
             )
     if not request.is_argument("data.max_seq_length") and not request.files:
         most = found.encoder_config.get("max_position_embeddings", _LONGEST)
-        usual = _LONGEST if found.head is None else found.trained_max_length or _LONGEST
-        rest += ["--data.max_seq_length", str(min(found.longest_read(most), usual))]
+        rest += ["--data.max_seq_length", str(found.longest_read(most, _LONGEST))]
     return rest
 
 
@@ -172,8 +171,7 @@ def warm_tokenizer(warm: Pretrained, data: TaskData) -> Tokenizer:
             f"{warm.source}: has no tokenizer (vocab.txt or tokenizer.json), and that of this run "
             f"has {ids} tokens, its encoder {rows}; give its own as data.tokenizer"
         )
-    # 147 ids are padded to 152 rows, to 160, 192 or 256
-    if ids != rows and rows not in (ids + -ids % multiple for multiple in _MULTIPLES):
+    if rows - ids >= _PADDED:
         told = f"{warm.source}: its tokenizer has {ids} tokens, its encoder {rows} rows for them"
         warn(f"{told}: {rows - ids} are left as they are; make sure that the two belong together")
     return tokenizer

@@ -154,8 +154,7 @@ def tokens_beside(config: Mapping[str, Any], source: Path) -> list[str]:
     """Return the tokens that a ``tokenizer_config.json`` adds, most of them the vocabulary's."""
     added = config.get("added_tokens_decoder") or {}
     if not isinstance(added, dict) or not all(isinstance(each, dict) for each in added.values()):
-        expected = "an object with the content of each id"
-        raise TokenizerError(f"{source}: added_tokens_decoder: expected {expected}")
+        raise TokenizerError(f"{source}: added_tokens_decoder: expected {{id: {{content: token}}}}")
     return [str(each.get("content")) for each in added.values()]
 
 

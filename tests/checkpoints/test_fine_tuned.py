@@ -32,7 +32,7 @@ from bertlab.checkpoints.pretrained_model import load
 from bertlab.checkpoints.restore import read_pretrained
 from bertlab.checkpoints.run_checkpoint import RUN_KEY, read_run_checkpoint
 from bertlab.encoders.bert import BertEncoder
-from bertlab.errors import CheckpointError
+from bertlab.errors import CheckpointError, DataError
 from bertlab.model.build import build_tasks
 from bertlab_interop.export import export_model
 from bertlab_modern.modern import ModernEncoder
@@ -266,6 +266,9 @@ def test_the_null_threshold_stays_behind_and_is_named(tmp_path: Path) -> None:
     torch.save(content, path)
     report = export_model(str(path), tmp_path / "out", overwrite=False)
     assert "null_threshold -1.5" in "".join(report.notes)
+    write_run(path, {"name": "span"}, None)
+    answers_always = export_model(str(path), tmp_path / "always", overwrite=False)
+    assert not answers_always.notes
     with safe_open(tmp_path / "out" / "model.safetensors", "pt") as file:
         ours = [name for name in file.keys() if not name.startswith("bert.")]  # noqa: SIM118
     assert ours == ["qa_outputs.bias", "qa_outputs.weight"]
@@ -460,6 +463,24 @@ def test_a_folder_of_one_tag_predicts_it(tmp_path: Path, names: dict[int, str]) 
     TOKENIZER.save(tmp_path)
     (found,) = load(tmp_path).predict("w1 w2")
     assert found["tags"] == ["O" if names[0] == "O" else "0"] * 2
+
+
+@pytest.mark.parametrize("head", ["multi_label", "tagging", "feature_tagging"])
+def test_a_regression_is_read_by_heads_of_numbers(tmp_path: Path, head: str) -> None:
+    peer(BertForSequenceClassification, num_labels=1).save_pretrained(tmp_path)
+    TOKENIZER.save(tmp_path)
+    for kind in ("single_sentence", "long_text"):
+        assert "score" in load(tmp_path, head=kind).predict("w1")[0]
+    with pytest.raises(CheckpointError, match=f"head: found {head}, expected single_sentence, "):
+        load(tmp_path, head=head)
+
+
+@pytest.mark.parametrize("given", [["w1", 3], ["w1", None], {"words": 3}, {"words": ["w1", 2.5]}])
+def test_a_word_that_is_no_text_is_told(tmp_path: Path, given: Any) -> None:
+    write_run(tmp_path / "run.ckpt", {"name": "tagging"}, TAGS)
+    model = load(tmp_path / "run.ckpt")
+    with pytest.raises(DataError, match=r"input 1: words: found .*, expected a text"):
+        model.predict([["w1", "w2"], given])
 
 
 @pytest.mark.parametrize("kind", ["multi_label_classification", "regression"])

@@ -77,7 +77,7 @@ def test_a_run_keeps_the_rows_resumes_and_is_exported(
     assert load(tmp_path / "out").predict("A [MASK].") == whole.predict("A [MASK].")
 
 
-@pytest.mark.parametrize(("more", "warns"), [(0, False), (3, True), (10, True)])
+@pytest.mark.parametrize(("more", "warns"), [(0, False), (8, False), (24, False), (200, True)])
 @pytest.mark.parametrize("is_given", [False, True])
 def test_rows_beyond_the_ids_are_kept(
     padded: Path, more: int, warns: bool, is_given: bool, capsys: pytest.CaptureFixture[str]

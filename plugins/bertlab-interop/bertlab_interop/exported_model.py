@@ -51,8 +51,7 @@ def describe_model(
     """
     most = encoder.max_position_embeddings
     model: dict[str, Any] = {"encoder": {"name": start.encoder_config["name"]}}
-    usual = _LONGEST if start.head is None else start.trained_max_length or _LONGEST
-    data: dict[str, Any] = {"max_seq_length": min(start.longest_read(most), usual)}
+    data: dict[str, Any] = {"max_seq_length": start.longest_read(most, _LONGEST)}
     if start.config is not None:
         own = start.config["data"]
         data["max_seq_length"] = min(most, start.trained_max_length or _LONGEST)
