@@ -132,9 +132,7 @@ class Pretrained:
     @property
     def head_config(self) -> dict[str, Any] | None:
         """``name`` and arguments of the head of a fine-tuned run; None if there is none."""
-        model = {} if self.config is None else self.config["model"]
-        head: dict[str, Any] | None = model.get("head")
-        return head
+        return None if self.config is None else self.config["model"].get("head")
 
     @property
     def class_labels(self) -> Labels | None:
@@ -258,8 +256,7 @@ def head_settings(head: HuggingFaceHead, name: str | None = None) -> dict[str, A
     settings: dict[str, Any] = {"name": name or _HEADS[head.layout.kind]}
     if head.layout.kind == _SEQUENCE and not head.has_classes:
         if "regression" not in signature(load_class("head", settings["name"], Head)).parameters:
-            told = "expected single_sentence, sentence_pair or another head of numbers"
-            raise CheckpointError(f"head: found {name}, {told}, as its layer gives one")
+            raise CheckpointError(f"head: found {name}, expected one of numbers: single_sentence")
         settings["regression"] = True
     return settings
 

@@ -214,9 +214,8 @@ def _of_objectives(
         is_text = isinstance(texts, tuple) and all(isinstance(text, str) for text in texts)
         if not is_text or not 0 < len(texts) <= 2:
             raise DataError(f"text {number}: found {each!r}, expected a text or a pair of texts")
-        rows.append(
-            Example(dict(zip(("text", "text_pair"), texts, strict=False)), f"text {number}")
-        )
+        values = dict(zip(("text", "text_pair"), texts, strict=False))
+        rows.append(Example(values, f"text {number}"))
     batches = TextRows(iter(rows), tokenizer, limit)
     return [
         prediction

@@ -115,8 +115,10 @@ def use_folder(request: Request) -> list[str]:
         elif found.task_states:
             rest += ["--model.objectives", yaml_inline(list(found.task_states))]
         else:
+            left = f" and what is of no head here ({', '.join(found.unused[:3])})"
             raise CheckpointError(
-                f"{found.source}: has an encoder only, nothing to predict with; fine-tune it with "
+                f"{found.source}: has an encoder{left if found.unused else ' only'}, nothing to "
+                "predict with; fine-tune it with "
                 f"--model.init_from {request.ckpt_path}, or see bertlab embed"
             )
     if not request.is_argument("data.max_seq_length") and not request.files:

@@ -471,7 +471,9 @@ def test_a_regression_is_read_by_heads_of_numbers(tmp_path: Path, head: str) -> 
     TOKENIZER.save(tmp_path)
     for kind in ("single_sentence", "long_text"):
         assert "score" in load(tmp_path, head=kind).predict("w1")[0]
-    with pytest.raises(CheckpointError, match=f"head: found {head}, expected single_sentence, "):
+    with pytest.raises(
+        CheckpointError, match=f"head: found {head}, expected one of numbers: single"
+    ):
         load(tmp_path, head=head)
 
 
@@ -496,6 +498,16 @@ def test_a_folder_for_questions_is_whole_without_a_threshold(tmp_path: Path) -> 
     TOKENIZER.save(tmp_path)
     (found,) = load(tmp_path).predict({"question": "w1", "context": "w2 w3"})
     assert found["answer"]
+
+
+def test_a_classifier_that_is_not_read_is_named(tmp_path: Path, bertlab: Command) -> None:
+    peer(BertForSequenceClassification).save_pretrained(tmp_path)
+    TOKENIZER.save(tmp_path)
+    content = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(content | {"architectures": None}))
+    code, _, error = bertlab("predict", "--ckpt_path", tmp_path, "--data.text", "w1")
+    assert code == 2
+    assert "what is of no head here (classifier.bias, classifier.weight), nothing to" in error
 
 
 @pytest.mark.parametrize("kind", [BertModel, BertForMaskedLM])
