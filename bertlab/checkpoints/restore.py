@@ -36,7 +36,7 @@ from bertlab.tokenizer.files import load_tokenizer
 
 _LONGEST = 512  # tokens that are read unless the arguments say otherwise: as the models of BERT
 _MAX_NAMED = 8
-_PADDED = 128  # rows, to a multiple of which embeddings are padded: or of 8, 16, 32, 64
+_PADDED = 128  # the most rows, to a multiple of which embeddings are padded; 8 are the fewest
 LAST = "last"  # a --ckpt_path: the config's own run
 
 
@@ -168,7 +168,8 @@ def warm_tokenizer(warm: Pretrained, data: TaskData) -> Tokenizer:
         told = f"data.tokenizer: {given} is not the tokenizer that {warm.source} was trained with"
         raise TokenizerError(f"{told}; leave data.tokenizer out to use that one")
     ids, rows = tokenizer.vocab_size, warm.vocab_size
-    if warm.tokenizer is None and (ids > rows or (given is None and ids < rows)):
+    is_padded = given is not None and 0 <= rows - ids < _PADDED and not rows % 8
+    if warm.tokenizer is None and ids != rows and not is_padded:
         raise TokenizerError(
             f"{warm.source}: has no tokenizer (vocab.txt or tokenizer.json), and that of this run "
             f"has {ids} tokens, its encoder {rows}; give its own as data.tokenizer"

@@ -8,6 +8,7 @@ brings to a command is a closed list of keys, which say what is computed and wha
 rest is the user's to give, by ``--config`` or arguments.
 """
 
+import json
 import re
 import types
 from collections.abc import Callable, Iterator, Sequence
@@ -22,41 +23,15 @@ from bertlab.config.yaml_files import Config, read_config, value_at
 from bertlab.errors import BertlabError, CheckpointError, DamagedCheckpointError, ResumeError, warn
 from bertlab.plugins.hooks import package_keys
 
+# the closed list: keys of Lightning's sections, and of data what is read, and how, ...
+_LISTS = json.loads(Path(__file__).with_name("checkpoint_keys.json").read_text("utf-8"))
+_CHECKPOINT, _TEXT, _ROWS = _LISTS["checkpoint"], _LISTS["text"], _LISTS["rows"]
 # of Lightning's Trainer; each takes plain values, or words such as gpu, ddp, bf16-mixed
-TRAINER_KEYS: frozenset[str] = frozenset(
-    {"accelerator", "strategy", "devices", "num_nodes", "precision", "fast_dev_run", "max_epochs"}
-    | {"min_epochs", "max_steps", "min_steps", "max_time", "limit_train_batches"}
-    | {"limit_val_batches", "limit_test_batches", "limit_predict_batches", "overfit_batches"}
-    | {"val_check_interval", "check_val_every_n_epoch", "num_sanity_val_steps", "log_every_n_steps"}
-    | {"enable_checkpointing", "enable_progress_bar", "enable_model_summary"}
-    | {"accumulate_grad_batches", "gradient_clip_val", "gradient_clip_algorithm", "deterministic"}
-    | {"benchmark", "inference_mode", "use_distributed_sampler", "detect_anomaly", "barebones"}
-    | {"sync_batchnorm", "reload_dataloaders_every_n_epochs", "enable_autolog_hparams"}
-)
+TRAINER_KEYS: frozenset[str] = frozenset(_LISTS["trainer"])
 # also plain, but strings of theirs name classes or places: only what is no string is taken
 _TRAINER_SWITCHES = frozenset({"logger", "callbacks", "profiler", "plugins"})
-# the closed list: of Lightning's sections these keys, ...
 _TRAINER = TRAINER_KEYS - {"strategy", "devices", "num_nodes", "barebones", "fast_dev_run"}
 _ACCELERATORS = ("auto", "cpu", "gpu", "cuda", "mps")  # others may start processes by themselves
-_CHECKPOINT = frozenset(
-    {"filename", "monitor", "mode", "save_top_k", "save_last", "save_weights_only", "verbose"}
-    | {"every_n_train_steps", "every_n_epochs", "train_time_interval", "enable_version_counter"}
-    | {"save_on_train_epoch_end", "save_on_exception", "auto_insert_metric_name"}
-)
-# ... of data what is read, and how, ...
-_TEXT = frozenset(
-    {"corpus", "corpus_format", "text_column", "errors", "language", "random_pair_share"}
-    | {"short_sequence_probability", "validation_fraction", "validation_sequences", "input_format"}
-)
-_ROWS = frozenset(
-    {"source", "train", "validation", "test", "validation_fraction", "columns", "format"}
-    | {"delimiter", "quote", "header", "empty", "label_names", "label_separator", "doubtful"}
-    | {"bad_rows", "cluster"}
-)
-_BATCHES = frozenset(
-    {"tokenizer", "vocab_size", "lowercase", "max_seq_length", "batch_size", "batch_tokens"}
-    | {"group_by_length"}
-)
 # ... these alone, and all that plugins take
 _KEYS = frozenset(
     {"seed_everything", "max_tokens", "max_words", "on_nonfinite", "keep_predictions"}
@@ -64,7 +39,7 @@ _KEYS = frozenset(
     | {f"seed.{part}" for part in SEED_PARTS}
     | {f"trainer.{key}" for key in _TRAINER}
     | {f"checkpoint.{key}" for key in _CHECKPOINT}
-    | {f"data.{key}" for key in _TEXT | _ROWS | _BATCHES}
+    | {f"data.{key}" for key in (*_TEXT, *_ROWS, *_LISTS["batches"])}
     | {f"data.objectives.{key}" for key in _TEXT}
 )
 _CORE = ("model", "data", "trainer", "checkpoint", "seed")  # packages have no keys below these

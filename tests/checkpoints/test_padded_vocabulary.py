@@ -78,19 +78,26 @@ def test_a_run_keeps_the_rows_resumes_and_is_exported(
 
 
 @pytest.mark.parametrize(("more", "warns"), [(0, False), (8, False), (24, False), (200, True)])
-@pytest.mark.parametrize("is_given", [False, True])
 def test_rows_beyond_the_ids_are_kept(
-    padded: Path, more: int, warns: bool, is_given: bool, capsys: pytest.CaptureFixture[str]
+    padded: Path, more: int, warns: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tokenizer = load_tokenizer(padded)
     rows = tokenizer.vocab_size + more
-    data: Any = SimpleNamespace(
-        tokenizer_path=str(padded) if is_given else None, load_tokenizer=lambda: tokenizer
-    )
-    warm = Pretrained("model", {"name": "bert"}, rows, {}, None if is_given else tokenizer)
+    data: Any = SimpleNamespace(tokenizer_path=None, load_tokenizer=lambda: tokenizer)
+    warm = Pretrained("model", {"name": "bert"}, rows, {}, tokenizer)
     assert warm_tokenizer(warm, data).vocab_size == tokenizer.vocab_size
     told = f"model: its tokenizer has 300 tokens, its encoder {rows} rows for them"
     assert (told in capsys.readouterr().err) == warns
+
+
+def test_a_tokenizer_that_is_given_has_as_many_ids_but_for_padding(padded: Path) -> None:
+    tokenizer = load_tokenizer(padded)  # 300 ids
+    data: Any = SimpleNamespace(tokenizer_path=str(padded), load_tokenizer=lambda: tokenizer)
+    for rows in (300, 304, 320, 384):
+        warm_tokenizer(Pretrained("model", {"name": "bert"}, rows, {}, None), data)
+    for rows in (299, 301, 310, 432):
+        with pytest.raises(TokenizerError, match=f"has 300 tokens, its encoder {rows}"):
+            warm_tokenizer(Pretrained("model", {"name": "bert"}, rows, {}, None), data)
 
 
 def test_more_ids_than_rows_are_refused(padded: Path) -> None:
