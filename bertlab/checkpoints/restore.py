@@ -28,7 +28,7 @@ from bertlab.config.request import Request
 from bertlab.config.yaml_files import Config, differences, split_arguments, value_at, yaml_inline
 from bertlab.data.module import EvaluationRows, TaskData
 from bertlab.data.sources import explain_no_checkpoint, is_hub_name, no_such_run
-from bertlab.errors import CheckpointError, ConfigError, TokenizerError, say, warn
+from bertlab.errors import CheckpointError, ConfigError, TokenizerError, say
 from bertlab.model.build import build_encoder
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import read_optimizer
@@ -168,15 +168,17 @@ def warm_tokenizer(warm: Pretrained, data: TaskData) -> Tokenizer:
         told = f"data.tokenizer: {given} is not the tokenizer that {warm.source} was trained with"
         raise TokenizerError(f"{told}; leave data.tokenizer out to use that one")
     ids, rows = tokenizer.vocab_size, warm.vocab_size
-    is_padded = given is not None and 0 <= rows - ids < _PADDED and not rows % 8
-    if warm.tokenizer is None and ids != rows and not is_padded:
-        raise TokenizerError(
-            f"{warm.source}: has no tokenizer (vocab.txt or tokenizer.json), and that of this run "
-            f"has {ids} tokens, its encoder {rows}; give its own as data.tokenizer"
-        )
-    if rows - ids >= _PADDED:
-        told = f"{warm.source}: its tokenizer has {ids} tokens, its encoder {rows} rows for them"
-        warn(f"{told}: {rows - ids} are left as they are; make sure that the two belong together")
+    is_own = warm.tokenizer is not None
+    is_padded = (is_own or given is not None) and 0 <= rows - ids < _PADDED and not rows % 8
+    if ids != rows and not is_padded:
+        told = f"{warm.source}: its tokenizer has {ids} tokens, its encoder {rows} rows, which no "
+        told += f"padding to a multiple of 8 to {_PADDED} explains; give the folder its own"
+        if not is_own:
+            told = (
+                f"{warm.source}: has no tokenizer (vocab.txt or tokenizer.json), and that of this "
+            )
+            told += f"run has {ids} tokens, its encoder {rows}; give its own as data.tokenizer"
+        raise TokenizerError(told)
     return tokenizer
 
 

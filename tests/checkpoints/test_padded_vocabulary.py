@@ -1,6 +1,7 @@
 """Embeddings of more rows than their tokenizer has ids: padded to a multiple of 64."""
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -77,17 +78,17 @@ def test_a_run_keeps_the_rows_resumes_and_is_exported(
     assert load(tmp_path / "out").predict("A [MASK].") == whole.predict("A [MASK].")
 
 
-@pytest.mark.parametrize(("more", "warns"), [(0, False), (8, False), (24, False), (200, True)])
-def test_rows_beyond_the_ids_are_kept(
-    padded: Path, more: int, warns: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.parametrize(
+    ("more", "belong"), [(0, True), (4, True), (20, True), (124, True), (10, False), (204, False)]
+)
+def test_rows_beyond_the_ids_are_padding(padded: Path, more: int, belong: bool) -> None:
     tokenizer = load_tokenizer(padded)
     rows = tokenizer.vocab_size + more
     data: Any = SimpleNamespace(tokenizer_path=None, load_tokenizer=lambda: tokenizer)
     warm = Pretrained("model", {"name": "bert"}, rows, {}, tokenizer)
-    assert warm_tokenizer(warm, data).vocab_size == tokenizer.vocab_size
-    told = f"model: its tokenizer has 300 tokens, its encoder {rows} rows for them"
-    assert (told in capsys.readouterr().err) == warns
+    told = f"model: its tokenizer has 300 tokens, its encoder {rows} rows, which no padding"
+    with nullcontext() if belong else pytest.raises(TokenizerError, match=told):
+        assert warm_tokenizer(warm, data).vocab_size == 300
 
 
 def test_a_tokenizer_that_is_given_has_as_many_ids_but_for_padding(padded: Path) -> None:
