@@ -179,8 +179,8 @@ class OnnxExporter(Exporter):
         _write_file(module, folder / FILE, output_names(tasks.values()), has_segments)
         is_tuned = model.head is not None or model.head_config is not None
         trained = model.trained_max_length if is_tuned else None
-        longest = min(filter(None, (model.model_max_length, trained)), default=None)
-        save_tokenizer(loaded.tokenizer, folder, encoder, longest, has_segments)
+        lengths = model.model_max_length, trained
+        save_tokenizer(loaded.tokenizer, folder, encoder, has_segments, *lengths)
         compared = None if self.validation is None else _comparison(folder, self.validation)
         if compared is not None:
             (head,) = (each for each in tasks.values() if isinstance(each, Head))

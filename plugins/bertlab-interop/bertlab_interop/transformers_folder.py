@@ -206,8 +206,7 @@ def write_huggingface(
     make_readable(folder / "model.safetensors")
     # what transformers' pipelines cut texts to is what the head has learned to read
     trained = None if head is None else trained_max_length
-    longest = min(filter(None, (model_max_length, trained)), default=None)
-    save_tokenizer(tokenizer, folder, encoder, longest, segments)
+    save_tokenizer(tokenizer, folder, encoder, segments, model_max_length, trained)
     return report
 
 
@@ -302,13 +301,16 @@ def make_readable(path: Path) -> None:
 
 
 def save_tokenizer(
-    tokenizer: Tokenizer, folder: Path, encoder: Encoder, longest: int | None, has_segments: bool
+    tokenizer: Tokenizer, folder: Path, encoder: Encoder, has_segments: bool, *lengths: int | None
 ) -> None:
-    """Write the tokenizer as ``transformers`` loads it, with what the model adds to it."""
+    """Write the tokenizer as ``transformers`` loads it, with what the model adds to it.
+
+    Texts are cut to the smallest of the ``lengths`` that are known, and of the encoder's.
+    """
     tokenizer.save(folder)
     path = folder / "tokenizer_config.json"
-    most = encoder.max_position_embeddings
-    more: dict[str, object] = {"model_max_length": min(longest or most, most)}
+    longest = min(filter(None, (encoder.max_position_embeddings, *lengths)))
+    more: dict[str, object] = {"model_max_length": longest}
     if not has_segments:
         more["model_input_names"] = ["input_ids", "attention_mask"]
     write_json(path, read_object(path) | more)

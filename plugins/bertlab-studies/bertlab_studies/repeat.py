@@ -54,6 +54,7 @@ from bertlab_studies.plan.checks import check_config, known_encoder
 from bertlab_studies.plan.plan import PlannedRun
 from bertlab_studies.plan.seed_parts import seed_list
 from bertlab_studies.plan.study_file import BASE
+from bertlab_studies.report.sameness import manifest_of
 from bertlab_studies.settings import PLAN, parse_value
 
 FROM_SCRATCH = "from-scratch"
@@ -356,10 +357,10 @@ def _refuse_mixture(repetition: Repetition) -> None:
     sides: dict[str, list[str]] = {}
     for run in repetition.runs():
         directory = run.directory(repetition.study_dir)
-        manifest = _facts_of(directory)
-        splits = manifest.get("data", {}).items()
-        found = {name: each["fingerprint"] for name, each in splits if "fingerprint" in each}
-        found |= {"corpus": manifest["corpus"]} if "corpus" in manifest else {}
+        with manifest_of(run, repetition.study_dir) as manifest:
+            splits = manifest.get("data", {}).items()
+            found = {name: each["fingerprint"] for name, each in splits if "fingerprint" in each}
+            found |= {"corpus": manifest["corpus"]} if "corpus" in manifest else {}
         if found:  # not of an older bertlab, nor of a run in stages
             sides.setdefault(json.dumps(found, sort_keys=True), []).append(str(directory))
     if len(sides) > 1:
@@ -368,13 +369,6 @@ def _refuse_mixture(repetition: Repetition) -> None:
             f"{repetition.study_dir}: its runs have different data, though the same was asked: "
             f"{told}; delete the runs of one side, or put the data back, and give the command again"
         )
-
-
-def _facts_of(directory: Path) -> Config:
-    try:
-        return read_object(directory / MANIFEST_FILE)
-    except (OSError, ValueError):
-        return {}
 
 
 def _spreads(repetition: Repetition, scratch: bool) -> dict[str, Spread]:
