@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from bertlab.extend import read_request, resolve_request
 from bertlab_pages import run_cost, say_cost
@@ -20,13 +21,19 @@ def config_of(*arguments: object) -> dict:
 
 @pytest.mark.slow
 def test_the_cost_of_a_pre_training_before_its_text_is_there() -> None:
-    short = measure_pretraining(config_of("--data.corpus", "none/such", "--trainer.max_steps", 10))
+    missing = config_of("--data.corpus", "none/such", "--trainer.max_steps", 10)
+    mini = config_of("--model.encoder.preset", "mini")
+    # a clock that goes by the work alone, whatever else the machine does: 1e9 operations a second
+    with FlopCounterMode(display=False) as done:
+        short, larger = (
+            measure_pretraining(each, lambda: done.get_total_flops() / 1e9)
+            for each in (missing, mini)
+        )
     assert short.steps == 10
     assert short.seconds > 10 * short.step.seconds  # and an evaluation
     assert 55 < short.step.tokens <= 64
     assert short.step.checkpoint == pytest.approx(12e6, rel=0.1)  # a million weights, twelve bytes
     assert short.disk == pytest.approx(2 * short.step.checkpoint)
-    larger = measure_pretraining(config_of("--model.encoder.preset", "mini"))
     assert larger.step.seconds > 2 * short.step.seconds
     again = measure_pretraining(config_of("--model.encoder.preset", "mini", "--recompute", "all"))
     assert again.step.memory < 0.7 * larger.step.memory
