@@ -17,6 +17,7 @@ from bertlab.api.encoder import Encoder
 from bertlab.api.rng import CounterRNG
 from bertlab.api.task import Head, Objective, Task, TaskContext, TaskLoss
 from bertlab.data.module import EvaluationRows, TaskData
+from bertlab.errors import PluginError
 from bertlab.model.build import build_layers, check_tasks, keeps_encoder_fixed
 from bertlab.model.evaluation import VAL_LOSS, Evaluations
 from bertlab.model.losses import NumericalGuard, Passes, StepLoss, global_counts, shares_of
@@ -217,7 +218,12 @@ class BertModule(LightningModule):
         """Return the loss of each task that a batch is for, in the order of the config."""
         batch = self._rewrite_input(batch)
         output = self(batch)
-        return [task.loss(output, batch) for task in self.tasks_of(batch).values()]
+        found = {name: task.loss(output, batch) for name, task in self.tasks_of(batch).items()}
+        for name, loss in found.items():
+            if loss.count != (announced := batch.counts.get(name, loss.count)):
+                told = f"{name}: its loss is of {loss.count} predictions, and its sequences"
+                raise PluginError(f"{told} announced {announced}; expected the same number")
+        return [*found.values()]
 
     def validation_step(self, batch: PackedBatch, batch_idx: int, dataloader_idx: int = 0) -> None:
         """Update every task's metrics on held-out data."""
@@ -320,15 +326,13 @@ class BertModule(LightningModule):
         """Evaluate no weights that come after a step which was not taken."""
         self.numerical_guard.finish()
 
+    on_train_end = on_validation_start  # the last step may be one
+
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Save no state that comes after a step which was not taken, and the size of it."""
         self.numerical_guard.finish()
         for each in checkpoint.get("optimizer_states", ()):
             each[ENTRIES] = len(each.get("state", ()))
-
-    def on_train_end(self) -> None:
-        """Look at the last step too."""
-        self.numerical_guard.finish()
 
     def _describe_step(self, step: int, losses: Mapping[str, Tensor], norm: float) -> str:
         """Return the message about a step, counted from 0, whose gradient is not finite."""
@@ -355,8 +359,7 @@ class BertModule(LightningModule):
     def _scores(self) -> list[float]:
         """Return the metric that the schedule goes by, of each evaluation so far."""
         monitor = self.optimizer_config.schedule.monitor or ""
-        found = [values for _, values in sorted(self.history.items()) if monitor in values]
-        return [values[monitor] for values in found]
+        return [found[monitor] for _, found in sorted(self.history.items()) if monitor in found]
 
     def _log_evaluations(self, stage: str) -> None:
         # thresholds are not chosen on test rows

@@ -309,10 +309,9 @@ def import_class(plugin: Plugin, base: type[Made]) -> tuple[type[Made], str]:
         raise PluginError(f"{plugin} cannot be imported: {words}") from error
     if not (isinstance(loaded, type) and issubclass(loaded, base)):
         raise PluginError(f"{plugin} is not a subclass of {base.__module__}.{base.__name__}")
-    if plugin.package not in FIRST_PARTY and "broken_signature" in added_names("bertlab.plugins"):
-        broken_signature: Any = added_name("bertlab.plugins", "broken_signature")
-        if (broken := broken_signature(loaded, base)) is not None:
-            raise PluginError(f"{plugin}: {broken}")
+    if plugin.package not in FIRST_PARTY and "check_class" in added_names("bertlab.plugins"):
+        check_class: Any = added_name("bertlab.plugins", "check_class")
+        check_class(plugin, loaded, base)
     return loaded, printed.getvalue()
 
 

@@ -1,9 +1,11 @@
 """Further metrics that a config names, beside the tasks' own."""
 
 import math
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,8 +15,9 @@ from torchmetrics import Metric
 
 from bertlab.api.batch import pack
 from bertlab.api.task import TaskLoss
+from bertlab.data.module import EvaluationRows
 from bertlab.errors import ConfigError, PluginError
-from bertlab.model.evaluation import EvaluationSet
+from bertlab.model.evaluation import Evaluations, EvaluationSet
 from bertlab.objectives.classification import NextSentencePrediction
 from bertlab.plugins import index as plugins
 from tests.conftest import Command
@@ -152,6 +155,18 @@ def test_two_sets_do_not_share_a_metric() -> None:
 def test_a_name_of_the_tasks_own_is_refused() -> None:
     with pytest.raises(ConfigError, match="nsp has a metric accuracy of its own"):
         EvaluationSet({"nsp": NextSentencePrediction()}, "", (), {"accuracy": Wrong()})
+
+
+def test_a_metric_that_is_for_no_task_of_the_run_is_refused() -> None:
+    pairs = {"nsp": NextSentencePrediction()}
+    metric: Any = Wrong()
+    for metric.tasks in (("mlm",), "sentence_pair"):  # a text names one
+        words = re.escape(f"model.metrics.wrong: is for {metric.tasks}, and the run has nsp")
+        with pytest.raises(ConfigError, match=words):
+            Evaluations(pairs, (EvaluationRows(),), {"wrong": metric})
+    for metric.tasks in (("mlm", "nsp"), "nsp", ()):
+        found = Evaluations(pairs, (EvaluationRows(),), {"wrong": metric})
+        assert "val/nsp/wrong" in found.names("val")
 
 
 def test_a_metric_that_cannot_take_the_predictions_is_named() -> None:

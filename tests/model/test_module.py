@@ -24,7 +24,7 @@ from bertlab.data.module import limited_steps
 from bertlab.data.run_length import StepSizes
 from bertlab.data.sampler import load_sampler
 from bertlab.encoders.bert import BertEncoder
-from bertlab.errors import ConfigError
+from bertlab.errors import ConfigError, PluginError
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import OptimizerConfig
 from bertlab.objectives.classification import NextSentencePrediction
@@ -137,6 +137,20 @@ def test_micro_batches_of_a_step_know_the_predictions_of_all(store: TokenStore) 
     ]
     together = [batch.input_ids for batches in ranks for batch in batches]
     assert torch.equal(torch.cat(together), whole[0].input_ids)
+
+
+def test_a_loss_of_more_predictions_than_were_announced_is_refused(store: TokenStore) -> None:
+    class Forgetful(NextSentencePrediction):
+        def prepare(self, sequences: PackedSequences, rng: CounterRNG, training: bool) -> int:
+            return super().prepare(sequences, rng, training) - 1
+
+    tasks: dict[str, Objective] = {"nsp": NextSentencePrediction(), "odd": Forgetful()}
+    module = make_module(store, tasks)
+    stream = make_stream(store, tasks)
+    batch = StepDataset(stream, StepSizes(8))[2][0]
+    words = "odd: its loss is of 8 predictions, and its sequences announced 7; expected the same"
+    with pytest.raises(PluginError, match=words):
+        module.losses(batch)
 
 
 def test_switching_nsp_off_changes_the_loss_and_nothing_else(store: TokenStore) -> None:

@@ -105,6 +105,27 @@ def test_an_objective_that_raises_is_named(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_objective_that_returns_something_else_is_named(
+    stranger: Path, bertlab: Command, tiny_config: Path, workers: int
+) -> None:
+    module = "objective_of_a_stranger"
+    code = (
+        OBJECTIVE + "class Silent(Early):\n    def prepare(self, sequences, rng, training): ...\n"
+    )
+    entries = {"bertlab.objectives": {"silent": f"{module}:Silent"}}
+    install(stranger, "their-objective", entries, {module: code})
+    plugins.forget_installed()
+    settings = ["--model.objectives", "[mlm, silent]", "--data.num_workers", workers]
+    code, _, message = bertlab("fit", "--config", tiny_config, *settings)
+    assert code == 2, message
+    told = f"their-objective 1.0 ({module}:Silent): prepare() returned None, expected int"
+    assert (
+        f"bertlab: error E503: objective 'silent' of {told} ({stranger / module}.py:17)" in message
+    )
+
+
+@pytest.mark.slow
 def test_a_traceback_is_there_for_who_asks(
     stranger: Path, tiny_config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,10 +1,42 @@
 """Whether a class can be called as its contract says, found out before it is."""
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from enum import Enum
 from inspect import Parameter, Signature
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
+
+from bertlab import MaskingUnit
+from bertlab.api import (
+    Adapter,
+    CheckpointReader,
+    Column,
+    Command,
+    DataSource,
+    Encoder,
+    Head,
+    NamedFormat,
+    Objective,
+    OptimizerRecipe,
+    Schedule,
+    Task,
+    TaskData,
+    Tokenizer,
+    TokenizerKind,
+)
+from bertlab.extend import HuggingFaceForm, OptimizerConfig, SequenceSampler
 
 _NAMED = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+# what a config can hold; where it is written and read again, a tuple is a list
+_SCALARS = (str, int, float, NoneType)
+_CONTAINERS = (list, dict, tuple, Mapping, Sequence)
+# made by the core with more than settings, or with none
+_GIVEN = (
+    *(SequenceSampler, TaskData, Tokenizer),
+    *(CheckpointReader, Command, HuggingFaceForm, MaskingUnit, NamedFormat),
+)
 
 
 def broken_signature(plugin: type, base: type) -> str | None:
@@ -16,15 +48,84 @@ def broken_signature(plugin: type, base: type) -> str | None:
     if inspect.isabstract(plugin):
         missing = ", ".join(sorted(vars(plugin)["__abstractmethods__"]))
         return f"it does not define {missing}, see {base.__module__}.{base.__name__}"
-    for name, expected in _methods(base):
+    for name, expected in contract_methods(base):
         own = getattr(plugin, name)
         # inherited methods fit by themselves
         if own is not getattr(base, name) and not _can_stand_for(own, expected):
             return f"found {name}{_short(own)}, expected {name}{_short(expected)}"
-    for parameter in _settings(plugin):
+    return None if issubclass(plugin, _GIVEN) else _broken_settings(plugin)
+
+
+def _broken_settings(plugin: type) -> str | None:
+    """Return what in the arguments of ``__init__`` cannot be a config key, or None."""
+    hints, settings = _hints(plugin), _settings(plugin)
+    if issubclass(plugin, Encoder) and "vocab_size" not in [each.name for each in settings]:
+        return "__init__ does not take vocab_size, an int that the tokenizer gives"
+    for parameter in settings:
+        if parameter.name in _taken(plugin):
+            return f"__init__ takes {parameter}, which is a key beside its settings; rename it"
         if parameter.kind not in _NAMED:
             return f"__init__ takes {parameter}; its arguments are config keys, each has a name"
+        if parameter.annotation is Parameter.empty:
+            return f"__init__: {parameter.name} has no type; annotate it: {parameter.name}: float"
+        if not _is_plain(hints.get(parameter.name, Any)):
+            return (
+                f"__init__ takes {parameter}; a config key is a text, a number, a truth value, "
+                "None, one of a Literal, or a list or dict of these"
+            )
     return None
+
+
+def wrong_attribute(plugin: type) -> tuple[str, str] | None:
+    """Return which attribute of a task's class is not of its declared type, and what it has to be.
+
+    None if all are, as in a class of another kind.
+    """
+    for base in (Task, Objective, Head):
+        if not issubclass(plugin, base):
+            continue
+        hints = get_type_hints(base, localns={"Labels": object})
+        for name in base.__annotations__:
+            # uses_pooled: ClassVar[bool], not the annotations of instances
+            if not str(hints[name]).startswith("typing.ClassVar"):
+                continue
+            kind, value = get_args(hints[name])[0], getattr(plugin, name, None)
+            if not _is_of(value, kind):
+                shown = "a tuple of Column(…)" if name == "columns" else _word(kind)
+                return f"{name} is {value!r}", f"set {name}, a class attribute, to {shown}"
+    return None
+
+
+def _taken(plugin: type) -> set[str]:
+    """Return the keys that stand in the section of the config beside a plugin's settings."""
+    if issubclass(plugin, OptimizerRecipe):
+        return {each.name for each in fields(OptimizerConfig)}
+    return (
+        {"name"}
+        if issubclass(plugin, Adapter | Encoder | Head | Schedule | TokenizerKind)
+        else set()
+    )
+
+
+def _hints(plugin: type) -> dict[str, Any]:
+    """Return the types of the arguments of ``__init__``; none where they cannot be found."""
+    try:
+        return get_type_hints(inspect.getattr_static(plugin, "__init__"))
+    except Exception:  # a name for type checkers only: jsonargparse will say so
+        return {}
+
+
+def _is_plain(hint: Any) -> bool:  # noqa: ANN401  a type form
+    """Whether values of a type are as they were after a config was written and read."""
+    origin = get_origin(hint)
+    if hint in (Any, ...) or origin is Literal or is_typeddict(hint):
+        return True
+    if origin in (Union, UnionType) or origin in _CONTAINERS:
+        return all(_is_plain(each) for each in get_args(hint))
+    if hint in _CONTAINERS:
+        return True
+    # restricted numbers of jsonargparse are of these; an Enum of texts is not one of its texts
+    return isinstance(hint, type) and issubclass(hint, _SCALARS) and not issubclass(hint, Enum)
 
 
 def _settings(plugin: type) -> list[Parameter]:
@@ -33,13 +134,14 @@ def _settings(plugin: type) -> list[Parameter]:
     # nn.Module.__init__(*args, **kwargs) says nothing of settings
     if definition.__module__.split(".")[0] == "torch":
         return []
-    return list(inspect.signature(plugin).parameters.values())
+    given = 2 if issubclass(plugin, DataSource) else 0  # name and argument
+    return list(inspect.signature(plugin).parameters.values())[given:]
 
 
-def _methods(base: type) -> Iterator[tuple[str, object]]:
+def contract_methods(base: type) -> Iterator[tuple[str, Any]]:
     """Yield the public methods that bertlab's contracts define."""
     for each in base.__mro__:
-        if each.__module__.startswith("bertlab."):
+        if each.__module__.startswith(("bertlab.", "bertlab_")):
             for name, value in vars(each).items():
                 if inspect.isfunction(value) and not name.startswith("_"):
                     yield name, value
@@ -74,3 +176,30 @@ def _short(method: object) -> str:
     signature = inspect.signature(method)
     bare = [p.replace(annotation=Parameter.empty) for p in signature.parameters.values()]
     return str(signature.replace(parameters=bare, return_annotation=Signature.empty))
+
+
+def _is_of(value: object, kind: Any) -> bool:  # noqa: ANN401  a type form
+    origin, members = get_origin(kind), get_args(kind)
+    if kind == tuple[Column, ...]:
+        return (
+            isinstance(value, tuple) and bool(value) and all(isinstance(c, Column) for c in value)
+        )
+    if origin is Mapping:
+        names, values = members
+        fits = isinstance(value, Mapping) and all(_is_of(name, names) for name in value)
+        return fits and all(_is_of(each, values) for each in value.values())  # type: ignore[attr-defined]
+    if origin is tuple:
+        if members[-1] is Ellipsis:  # tuple[str, ...]
+            members = (members[0],) * len(value) if isinstance(value, tuple) else ()
+        fits = isinstance(value, tuple) and len(value) == len(members)
+        return fits and all(_is_of(v, m) for v, m in zip(value, members, strict=True))  # type: ignore[call-overload]
+    if isinstance(kind, type) and not origin:
+        return isinstance(value, kind)
+    # Literal["min", "max"]: the members are the values; else a union, whose members are types
+    if all(isinstance(member, str) for member in members):
+        return value in members
+    return any(_is_of(value, member) for member in members)
+
+
+def _word(kind: Any) -> str:  # noqa: ANN401  a type form
+    return kind.__name__ if isinstance(kind, type) and not get_args(kind) else str(kind)

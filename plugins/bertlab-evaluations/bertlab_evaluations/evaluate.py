@@ -1,6 +1,7 @@
 """Evaluates a model without training it: rows → evaluation → figures → files."""
 
 import contextlib
+import math
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import takewhile
@@ -39,7 +40,7 @@ from bertlab.extend import (
     without_secrets,
     write_json,
 )
-from bertlab_evaluations.contract import EvaluatedModel, EvaluationResult
+from bertlab_evaluations.contract import EvaluatedModel, EvaluationResult, FloatArray
 from bertlab_evaluations.entries import EvaluationEntry
 from bertlab_evaluations.evaluation_output import (
     Curve,
@@ -99,6 +100,7 @@ def evaluate(
     # what an evaluation draws must not change what a training run draws after it
     with torch.no_grad(), torch.random.fork_rng():
         result = entry.evaluation.evaluate(model, rows)
+    result = replace(result, scores=_scores(result, entry))
     _check(result, entry, len(rows))
     named = [row.cluster for row in rows]
     if any(named) and (entry.cluster is not None or not result.clusters):
@@ -107,6 +109,26 @@ def evaluate(
         notes = "; ".join(result.notes)
         raise DataError(f"{entry.data}: none of {len(rows)} rows could be scored: {notes}")
     return result
+
+
+def _mean(scores: FloatArray) -> float:
+    """Return the mean of the rows that were scored; NaN of none."""
+    scored = scores[~np.isnan(scores)]
+    return float(scored.mean()) if len(scored) else math.nan
+
+
+def _scores(result: EvaluationResult, entry: EvaluationEntry) -> FloatArray:
+    """Return the scores as ``(rows,)`` float64, whatever kind of numbers a plugin gave."""
+    try:
+        scores = np.asarray(result.scores, np.float64)
+    except (TypeError, ValueError):
+        scores = np.zeros((0, 0))
+    if scores.ndim != 1:
+        raise PluginError(
+            f"evaluation {entry.plugin!r}: found scores that are {type(result.scores).__name__} of "
+            f"shape {np.shape(result.scores)}, expected a number for each row"
+        )
+    return scores
 
 
 def _check(result: EvaluationResult, entry: EvaluationEntry, rows: int) -> None:
@@ -127,6 +149,12 @@ def _check(result: EvaluationResult, entry: EvaluationEntry, rows: int) -> None:
                 f"evaluation {entry.plugin!r}: {name} has {length} entries, expected {rows}, one "
                 "for each row"
             )
+    value, mean = float(result.metrics[metric]), _mean(result.scores)
+    if not np.isclose(value, mean, rtol=1e-3, atol=1e-6, equal_nan=True):
+        raise PluginError(
+            f"evaluation {entry.plugin!r}: {metric} is {value:.6g}, and the mean of its scores is "
+            f"{mean:.6g}; expected the same, as intervals and studies go by the scores"
+        )
 
 
 def declared_shares(entries: Sequence[EvaluationEntry]) -> dict[str, list[str]]:

@@ -16,6 +16,7 @@ from bertlab.cli.main import main
 from bertlab.config.run_config import check_stored
 from bertlab.errors import CheckpointError, ConfigError
 from bertlab.model.module import BertModule
+from bertlab.plugins import index
 from bertlab.plugins.index import forget_installed
 from bertlab_evaluations.along_training import EvaluationsAlong, along_training
 from bertlab_evaluations.entries import read_entries
@@ -280,6 +281,8 @@ def test_a_stored_config_names_no_function_in_the_settings_of_an_evaluation(
     )
     install(tmp_path, "odd", {"bertlab.evaluations": {"odd": "odd_one:Odd"}}, {"odd_one": code})
     monkeypatch.syspath_prepend(tmp_path)
+    # of strangers such a setting is refused already when the class is loaded
+    monkeypatch.setattr(index, "FIRST_PARTY", index.FIRST_PARTY | {"odd"})
     forget_installed()
     config = {
         "evaluations": {"x": {"evaluation": "odd", "data": "y", "settings": {"by": "os.abc"}}}

@@ -1,19 +1,20 @@
 """What ``bertlab evaluate`` writes, where, and beside what that is there already."""
 
 import json
+import math
 import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 import torch
 
-from bertlab.api import DataError, EvaluationResult, ScoreGrid
-from bertlab_evaluations.entries import read_entries
-from bertlab_evaluations.evaluate import _default_folder, read_entry_rows
+from bertlab.api import DataError, EvaluationResult, Example, PluginError, ScoreGrid
+from bertlab_evaluations.entries import EvaluationEntry, read_entries
+from bertlab_evaluations.evaluate import _default_folder, evaluate, read_entry_rows
 from bertlab_evaluations.evaluation_output import write_evaluation
 from tests.conftest import Command
 
@@ -149,3 +150,38 @@ def test_rows_that_cannot_be_used_name_keys_that_an_evaluation_has(
     (entry,) = read_entries(entries, "evaluations")
     with pytest.raises(DataError, match=message):
         read_entry_rows(entry)
+
+
+@pytest.mark.parametrize(
+    "scores", [[1, 0.0, math.nan], np.array([1, 0, np.nan]), (True, False, None)]
+)
+def test_scores_are_any_numbers(scores: object) -> None:
+    assert made_of(scores, 0.5).scores.dtype == np.float64
+
+
+@pytest.mark.parametrize(
+    ("scores", "metric", "words"),
+    [
+        ([1.0, 1.0, 0.0], 0.2, "accuracy is 0.2, and the mean of its scores is 0.666667; expected"),
+        (
+            ["high", "low", "low"],
+            0.2,
+            "found scores that are list of shape (3,), expected a number",
+        ),
+        (np.ones((3, 2)), 1.0, "found scores that are ndarray of shape (3, 2), expected a number"),
+        (np.ones(2), 1.0, "scores has 2 entries, expected 3, one for each row"),
+    ],
+)
+def test_scores_are_those_of_the_metric(scores: object, metric: float, words: str) -> None:
+    with pytest.raises(PluginError, match=re.escape(f"evaluation 'odd': {words}")):
+        made_of(scores, metric)
+
+
+def made_of(scores: Any, metric: float) -> EvaluationResult:
+    """Return what is made of the result of an evaluation of three rows."""
+    own = SimpleNamespace(
+        monitor=("accuracy", "max"),
+        evaluate=lambda model, rows: EvaluationResult({"accuracy": metric}, scores),
+    )
+    entry = EvaluationEntry("x", "odd", cast("Any", own), "rows.csv", "auto", None, {}, {})
+    return evaluate(cast("Any", None), entry, [Example({}, "rows.csv")] * 3)

@@ -2,15 +2,15 @@
 
 import importlib
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from difflib import get_close_matches
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any
 
 import yaml
 from jsonargparse import ArgumentParser, Namespace
 from torch import nn
 
-from bertlab.api import Column, DataSource, Head, Objective, Task
+from bertlab.api import DataSource
 from bertlab.extend import GROUPS, SPECIAL_TOKENS, Kind, listed
 from bertlab_conformance.cases import Case, SourceCase, bases
 from bertlab_conformance.check import (
@@ -22,7 +22,7 @@ from bertlab_conformance.check import (
     check,
 )
 from bertlab_conformance.comparisons import difference, not_json
-from bertlab_conformance.signatures import broken_signature
+from bertlab_conformance.signatures import broken_signature, wrong_attribute
 from bertlab_conformance.task_cases import EncoderCase, TaskCase
 
 
@@ -133,14 +133,8 @@ def names_are_those_of_the_contract(case: Case) -> None:
 @check(*TASK_KINDS)
 def class_attributes_have_their_types(case: TaskCase) -> None:
     """What the class declares, such as ``uses_pooled``, is of the declared type."""
-    for base in (Task, Objective, Head):
-        if not issubclass(case.plugin, base):
-            continue
-        hints = get_type_hints(base, localns={"Labels": object})
-        for name in base.__annotations__:
-            # uses_pooled: ClassVar[bool], not the annotations of instances
-            if str(hints[name]).startswith("typing.ClassVar"):
-                _check_attribute(case.plugin, name, get_args(hints[name])[0])
+    if (wrong := wrong_attribute(case.plugin)) is not None:
+        raise ConformanceFailure(*wrong)
 
 
 @check(*TASK_KINDS, after=("class_attributes_have_their_types",))
@@ -186,42 +180,6 @@ def vocab_size_is_its_first_argument(case: EncoderCase) -> None:
             f"the arguments of __init__ are {names}",
             "begin with vocab_size: int, which is linked to the tokenizer",
         )
-
-
-def _check_attribute(plugin: type[Any], name: str, kind: Any) -> None:  # noqa: ANN401  a type form
-    value = getattr(plugin, name, None)
-    if not _is_of(value, kind):
-        shown = "a tuple of Column(…)" if name == "columns" else _word(kind)
-        raise ConformanceFailure(
-            f"{name} is {value!r}", f"set {name}, a class attribute, to {shown}"
-        )
-
-
-def _is_of(value: object, kind: Any) -> bool:  # noqa: ANN401  a type form
-    origin, members = get_origin(kind), get_args(kind)
-    if kind == tuple[Column, ...]:
-        return (
-            isinstance(value, tuple) and bool(value) and all(isinstance(c, Column) for c in value)
-        )
-    if origin is Mapping:
-        names, values = members
-        fits = isinstance(value, Mapping) and all(_is_of(name, names) for name in value)
-        return fits and all(_is_of(each, values) for each in value.values())  # type: ignore[attr-defined]
-    if origin is tuple:
-        if members[-1] is Ellipsis:  # tuple[str, ...]
-            members = (members[0],) * len(value) if isinstance(value, tuple) else ()
-        fits = isinstance(value, tuple) and len(value) == len(members)
-        return fits and all(_is_of(v, m) for v, m in zip(value, members, strict=True))  # type: ignore[call-overload]
-    if isinstance(kind, type) and not origin:
-        return isinstance(value, kind)
-    # Literal["min", "max"]: the members are the values; else a union, whose members are types
-    if all(isinstance(member, str) for member in members):
-        return value in members
-    return any(_is_of(value, member) for member in members)
-
-
-def _word(kind: Any) -> str:  # noqa: ANN401  a type form
-    return kind.__name__ if isinstance(kind, type) and not get_args(kind) else str(kind)
 
 
 def _kind(plugin: type[Any]) -> tuple[Kind, type[Any]]:
