@@ -30,6 +30,7 @@ from bertlab.api import (
     PluginError,
     Task,
     TaskLoss,
+    TokenizerKind,
 )
 from bertlab.extend import Plugin, PluginCodeError
 from bertlab_conformance.signatures import broken_signature, contract_methods, wrong_attribute
@@ -129,6 +130,10 @@ def _layers(task: Task) -> int:
 def _wrong_object(made: object, found: None, *_: object) -> Wrong:
     """Say whether ``__init__`` leaves out what the core reads of an object."""
     del found
+    if isinstance(made, TokenizerKind):
+        lost = inspect.signature(type(made)).parameters.keys() - made.settings().keys()
+        told = f"keeps no attribute {min(lost, default='')}, the name of its argument"
+        return f"{told}: settings() says by it what the cache has" if lost else None
     wanted: Iterable[str] = ()
     if isinstance(made, Encoder):
         wanted = (name for name in Encoder.__annotations__ if name != "activation")

@@ -26,6 +26,7 @@ from bertlab.api import (
     RawDocument,
     Schedule,
     TaskLoss,
+    TokenizerKind,
     pack,
 )
 from bertlab.extend import Plugin, PluginCodeError
@@ -287,6 +288,20 @@ def test_what_a_generator_yields() -> None:
     found = checked(Texts, DataSource, "source")("odd", "").documents()
     assert next(found).text == "A document."
     assert "documents() yielded 'a text', expected RawDocument" in raised(lambda: next(found))
+
+
+class Private(TokenizerKind):
+    """Hides one of its settings."""
+
+    def __init__(self, merges: int = 3, size: int = 2) -> None:
+        self._merges, self.size = merges, size
+
+    def train(self, texts: object, vocab_size: int, lowercase: bool) -> Any: ...
+
+
+def test_a_setting_of_a_tokenizer_that_the_cache_would_not_see() -> None:
+    told = raised(lambda: checked(Private, TokenizerKind, "tokenizer")(merges=500))
+    assert "__init__() keeps no attribute merges, the name of its argument: settings()" in told
 
 
 class Vector(Metric):

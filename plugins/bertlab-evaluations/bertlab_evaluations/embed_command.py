@@ -118,7 +118,7 @@ def embed(
     )
 
     check_at_least("--batch_size", batch_size, 1)
-    check_windows(window_pooling, window_stride, pool)
+    check_windows(window_pooling, window_stride, pool, truncate)
     encoder, tokenizer, source = load_encoder(read_pretrained(model))
     if layers is None:
         layers = range(-min(4, encoder.num_hidden_layers), 0)  # of 12: -4, -3, -2, -1

@@ -62,8 +62,12 @@ class Windows:
         return [[first, *inner[start:end], last] for start, end in kept]
 
 
-def check_windows(pooling: Pooling | None, stride: int | None, pool: Pool) -> None:
+def check_windows(
+    pooling: Pooling | None, stride: int | None, pool: Pool, truncate: bool = False
+) -> None:
     """Raise ConfigError unless windows give vectors that can be pooled."""
+    if pooling is not None and truncate:
+        raise ConfigError("truncate: window_pooling reads texts in place of cutting them; give one")
     if pooling is None and stride is not None:
         raise ConfigError("window_stride: needs window_pooling: mean, max or first")
     if pooling is not None and pool == "none":

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from torchmetrics import Metric
 
 from bertlab import nearest
-from bertlab.api import Head, Labels, Task
+from bertlab.api import Head, Labels, Objective, Task
 from bertlab.extend import (
     Config,
     build_metrics,
@@ -142,8 +142,9 @@ def pretraining_measures(study: StudyConfig, plan: Plan) -> PretrainingMeasures:
     """Return which held-out metrics of pre-training decide.
 
     Those of an objective can where all variants have it with the same settings and the same
-    held-out text: its sequences and masks follow from its name, not from the other objectives. Then
-    those of ``decide`` do; if the study has neither that nor evaluations, what each is judged by.
+    held-out text, which the same objectives corrupt or rearrange: its sequences and masks follow
+    from its name. Then those of ``decide`` do; if the study has neither that nor evaluations, what
+    each is judged by.
 
     Raises:
         StudyError: if ``decide`` names what is not there, or what cannot be compared.
@@ -210,7 +211,7 @@ def why_untestable(study: StudyConfig, plan: Plan) -> str:
 
 def _why_described(different: Mapping[str, Sequence[str]]) -> str:
     """Return why the losses of some objectives are not compared; nothing if all are."""
-    lacking = [name for name, keys in different.items() if keys == [f"objectives.{name}"]]
+    lacking = [name for name, keys in different.items() if f"objectives.{name}" in keys]
     keys = dict.fromkeys(key for found in different.values() for key in found)
     others = [key for key in keys if key.removeprefix("objectives.") not in lacking]
     said = [f"variants differ in {', '.join(others)}"] if others else []
@@ -235,7 +236,13 @@ def _held_out(config: Config, objective: str) -> Config:
     }
     if "data.max_seq_length" in kept:  # training may begin with shorter ones, evaluation does not
         kept["data.max_seq_length"] = largest_of(config["data"]["max_seq_length"])
-    kept[f"objectives.{objective}"] = config["model"]["objectives"].get(objective)
+    sections = config["model"]["objectives"]
+    for name, task in build_tasks({"objectives": sections}).items():
+        # mlm beside sop reads text whose sentences are swapped; nsp beside mlm reads masked text,
+        # which is masked alike whatever mlm's settings are
+        if isinstance(task, Objective) and (task.rearranges_input or task.corrupts_input):
+            kept[f"objectives.{name}"] = sections[name] if task.rearranges_input else "there"
+    kept[f"objectives.{objective}"] = sections.get(objective)
     if not config["data"].get("tokenizer"):  # that of an earlier model, if there is one
         kept["init_from"] = config["model"].get("init_from")
     limit = config["trainer"].get("limit_val_batches")

@@ -10,6 +10,7 @@ from torch import Tensor
 from bertlab.extend import end_of, is_among
 from bertlab.heads.sentences import SingleSentence
 from bertlab.objectives.masked_lm import MaskedLM
+from bertlab.plugins.index import forget_installed
 from bertlab_studies.errors import StudyError
 from bertlab_studies.plan import measures
 from bertlab_studies.plan.measures import (
@@ -23,6 +24,7 @@ from bertlab_studies.plan.plan import make_plan
 from bertlab_tasks.span import Span
 from bertlab_tasks.tagging import Tagging
 from small_study import opened, read_study
+from tests.plugins.strange_packages import install
 
 
 class Unsaid(torchmetrics.Metric):
@@ -181,12 +183,32 @@ def test_what_all_variants_are_asked_decides(
         opened(tmp_path, variants=variants, decide=[f"{lost} loss"])
 
 
+def test_what_moves_the_text_of_the_others_lets_their_losses_describe(tmp_path: Path) -> None:
+    variants = {"both": {}, "mlm and order": {"objectives": ["mlm", "nsp", "order"]}}
+    groups = {"bertlab.objectives": {"order": "moving_objective:Order"}}
+    code = (
+        "from bertlab import NextSentencePrediction\n"
+        "class Order(NextSentencePrediction):\n    rearranges_input = True\n"
+    )
+    install(tmp_path, "moving", groups, {"moving_objective": code})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(tmp_path)
+        forget_installed()
+        config = read_study(tmp_path, variants=variants)
+        found = pretraining_measures(config, make_plan(config))
+    forget_installed()
+    assert (found.deciding, found.reason) == ((), "variants differ in objectives.order")
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         ({}, ""),
         ({"seeds": 1}, "one seed tests nothing"),
         ({"variants": {"both": {}, "mlm": {"objectives.mlm.rate": 0.4}}}, ""),
+        # nsp alone reads text that is not masked
+        ({"variants": {"both": {}, "nsp": {"objectives": ["nsp"]}}}, "not all variants have"),
+        ({"variants": {"both": {}, "mlm": {"objectives": ["mlm"]}}}, ""),
         ({"variants": {"both": {}, "ltr": LEFT_TO_RIGHT}}, "not all variants have the same mlm"),
         ({"variants": {"both": {}, "ltr": LEFT_TO_RIGHT}, "evaluate": {"x": "task.yaml"}}, ""),
         ({"variants": {"a": {}, "b": {"data.vocab_size": 200}}}, "variants differ in data.vocab_"),
