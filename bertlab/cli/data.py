@@ -162,7 +162,7 @@ def make_tokenizer(
     from bertlab.data.corpus.corpus import read_documents  # noqa: PLC0415  torch
     from bertlab.tokenizer.kinds import save_new, train_tokenizer  # noqa: PLC0415
 
-    folder = Path(output)
+    folder = Path(output).expanduser()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise OutputError(f"--output: {folder} exists and is not an empty folder")
     texts = (sentence for document in read_documents(source) for sentence in document.sentences)
@@ -187,7 +187,7 @@ def make_store(
     """Tokenise a corpus into a token store and print the data report."""
     from bertlab.tokenizer.files import load_tokenizer  # noqa: PLC0415  tokenizers, not for --help
 
-    loaded, folder = load_tokenizer(Path(tokenizer)), Path(output)
+    loaded, folder = load_tokenizer(Path(tokenizer)), Path(output).expanduser()
     from bertlab.data.corpus.prepare import open_prepared_before, prepare  # noqa: PLC0415  torch
     from bertlab.data.corpus.store import StoreReport, check_pairs  # noqa: PLC0415
     from bertlab.data.loader import report_store  # noqa: PLC0415

@@ -246,11 +246,11 @@ def open_sink(
 ) -> PredictionSink:
     """Return the sink for a form of output."""
     if output is not None and read_from is not None:
-        file, given = Path(output), Path(read_from)
+        file, given = Path(output).expanduser(), Path(read_from).expanduser()
         if given.is_file() and file.is_file() and file.samefile(given):
             raise OutputError(f"--output: {output}: is the input, expected a file of its own")
     form = output_form(output) if form == "auto" else form
-    rows = _open_rows(None if output is None else Path(output), form)
+    rows = _open_rows(None if output is None else Path(output).expanduser(), form)
     if rows is not None:
         columns = () if head is None else head.columns
         return RowFile(rows, [each.name for each in columns if each.is_truth], top_k, mask)

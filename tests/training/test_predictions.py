@@ -14,6 +14,7 @@ import transformers
 from bertlab.api.examples import Example
 from bertlab.cli.main import main
 from bertlab.config.yaml_files import read_config
+from bertlab.errors import OutputError
 from bertlab.training.predictions import open_sink
 from tests.conftest import Command
 
@@ -533,3 +534,18 @@ def test_a_submission_does_not_leave_rows_out(
         "left out: an empty text",
         None,
     ]
+
+
+def test_a_file_at_home_is_written_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shell leaves ``~`` as it is behind ``--output=``."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    for name in ("p.jsonl", "p.csv"):
+        sink = open_sink(f"~/{name}", "auto", None)
+        sink.write(Example({}, "", {"text": "a"}), {"label": "b"})
+        sink.close()
+        assert (tmp_path / "home" / name).is_file()
+    assert not (tmp_path / "~").exists()
+    (tmp_path / "home" / "in.jsonl").write_text("{}")
+    with pytest.raises(OutputError, match=r"~/in\.jsonl: is the input"):
+        open_sink("~/in.jsonl", "auto", None, read_from=str(tmp_path / "home" / "in.jsonl"))

@@ -204,7 +204,7 @@ def evaluate_source(
     weights = read.weights_digest()  # before they are let go
     model = model_of(read)
     checkpoints = _words_checkpoints(model) if along else {}
-    folder = Path(output) if output is not None else _default_folder(model)
+    folder = Path(output).expanduser() if output is not None else _default_folder(model)
     if output is None:  # RUN/evaluations/step-800, in a run that may come from anywhere
         check_nothing_leads_out(folder.parent.parent, name=folder.parent.name)
     in_run = output is None and _run_of(model) is not None

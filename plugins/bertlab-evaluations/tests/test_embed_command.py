@@ -387,6 +387,7 @@ def test_windows_that_cannot_be_are_refused(minilm: Path, tmp_path: Path) -> Non
     for more, message in (
         (["--window_pooling=mean"], "pool none has vectors of tokens"),
         (["--pool=mean", "--window_stride=5"], "window_stride: needs window_pooling"),
+        (["--pool=mean", "--window_pooling=mean", "--truncate=true"], "truncate: window_pooling"),
         (["--pool=mean", "--window_pooling=mean", "--max_seq_length=1000"], "expected 3 to 512"),
         (["--pool=mean", "--window_pooling=mean", "--window_stride=600"], "expected 1 to 510"),
     ):

@@ -85,7 +85,7 @@ def study(
     if own is not None and study_dir is not None:
         raise StudyError(f"--study_dir: {own} is the directory of a study already")
     config = make_study(content, str(file), file.parent)
-    chosen = Path("runs") / "studies" / config.name if study_dir is None else Path(study_dir)
+    chosen = Path(study_dir or Path("runs") / "studies" / config.name).expanduser()
     place = own or chosen
     kept = None if own is not None else added_seeds(place)
     if kept is not None:
