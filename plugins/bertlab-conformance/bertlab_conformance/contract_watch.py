@@ -5,7 +5,6 @@ on, and end far from whose it is: as an error of bertlab's, or as a wrong figure
 where it is returned, with plugin, method, file and line.
 """
 
-import builtins
 import functools
 import inspect
 import re
@@ -33,7 +32,13 @@ from bertlab.api import (
     TokenizerKind,
 )
 from bertlab.extend import Plugin, PluginCodeError
-from bertlab_conformance.signatures import broken_signature, contract_methods, wrong_attribute
+from bertlab_conformance.signatures import (
+    Names,
+    Unknown,
+    broken_signature,
+    contract_methods,
+    wrong_attribute,
+)
 
 _MARK = "_returns_are_checked"
 _COLLECTIONS = (list, tuple, Sequence, Iterable, Iterator)
@@ -69,16 +74,9 @@ def check_class(plugin: Plugin, loaded: type, base: type) -> None:
             setattr(loaded, name, _checked(plugin, loaded, name, returned))
 
 
-class _Names(dict[str, Any]):
-    """What annotations name; ``object`` where that is imported for type checkers only."""
-
-    def __missing__(self, name: str) -> object:
-        return getattr(builtins, name, object)
-
-
 def returned_type(method: Callable[..., object]) -> Any:  # noqa: ANN401  a type form
     """Return the annotation of what a method of the contract returns."""
-    names = _Names({**inspect.unwrap(method).__globals__, "Metric": Metric})
+    names = Names({**inspect.unwrap(method).__globals__, "Metric": Metric})
     return get_type_hints(method, None, names).get("return", object)
 
 
@@ -155,6 +153,15 @@ def _wrong_output(encoder: Encoder, found: EncoderOutput, batch: PackedBatch, *_
     return None
 
 
+def _wrong_layers(task: Task, found: None, *_: object) -> Wrong:
+    """Say whether a layer has the name of a method, which is then called in its place."""
+    del found
+    for name in task._modules:
+        if hasattr(type(task), name):
+            return f"makes a layer called {name}, which is a name of the contract; rename it"
+    return None
+
+
 def _wrong_loss(task: Task, found: TaskLoss, *_: object) -> Wrong:
     """Say whether a loss is no sum over a number of predictions."""
     del task
@@ -215,6 +222,8 @@ def _wrong_fields(
 # what annotations do not say, by method
 _FURTHER: dict[str, Callable[..., Wrong]] = {
     "__init__": _wrong_object,
+    "build": _wrong_layers,
+    "add_layers": _wrong_layers,
     "encode": _wrong_features,
     "forward": _wrong_output,
     "loss": _wrong_loss,
@@ -239,7 +248,7 @@ def unlike(found: Any, expected: Any) -> Wrong:  # noqa: ANN401  of any type; a 
         wrong = None if None in each_wrong else each_wrong[0]
     elif kind in (int, float):
         wrong = _no_number(found, kind)
-    elif kind in (Any, object) or not isinstance(kind, type):  # or a variable
+    elif kind in (Any, object, Unknown) or not isinstance(kind, type):  # or a variable
         pass
     elif issubclass(kind, Mapping) and hasattr(found, "items"):  # also torchmetrics' collections
         wrong = _first_unlike(found.items(), members[1:], "{key!r}: {told}")

@@ -1,6 +1,8 @@
 """Whether a class can be called as its contract says, found out before it is."""
 
+import builtins
 import inspect
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from enum import Enum
@@ -12,16 +14,13 @@ from bertlab import MaskingUnit
 from bertlab.api import (
     Adapter,
     CheckpointReader,
-    Column,
     Command,
     DataSource,
     Encoder,
     Head,
     NamedFormat,
-    Objective,
     OptimizerRecipe,
     Schedule,
-    Task,
     TaskData,
     Tokenizer,
     TokenizerKind,
@@ -77,20 +76,19 @@ def _broken_settings(plugin: type) -> str | None:
 
 
 def wrong_attribute(plugin: type) -> tuple[str, str] | None:
-    """Return which attribute of a task's class is not of its declared type, and what it has to be.
-
-    None if all are, as in a class of another kind.
-    """
-    for base in (Task, Objective, Head):
-        if not issubclass(plugin, base):
-            continue
-        hints = get_type_hints(base, localns={"Labels": object})
-        for name in base.__annotations__:
-            # uses_pooled: ClassVar[bool], not the annotations of instances
+    """Return which class attribute is not of its declared type, and what it has to be; or None."""
+    for base in plugin.__mro__:
+        declared = inspect.get_annotations(base) if is_contract(base) else {}
+        hints = get_type_hints(base, None, Names(vars(sys.modules[base.__module__])))
+        for name in declared:
+            # uses_pooled: ClassVar[bool] of a contract, not the annotations of instances
             if not str(hints[name]).startswith("typing.ClassVar"):
                 continue
-            kind, value = get_args(hints[name])[0], getattr(plugin, name, None)
-            if not _is_of(value, kind):
+            kind, value = (*get_args(hints[name]), Any)[0], getattr(plugin, name, None)
+            # a head without columns reads nothing
+            if not _is_of(value, kind) or (
+                name == "columns" and issubclass(plugin, Head) and not value
+            ):
                 shown = "a tuple of Column(…)" if name == "columns" else _word(kind)
                 return f"{name} is {value!r}", f"set {name}, a class attribute, to {shown}"
     return None
@@ -138,10 +136,29 @@ def _settings(plugin: type) -> list[Parameter]:
     return list(inspect.signature(plugin).parameters.values())[given:]
 
 
+class Unknown:
+    """Stands in annotations for what is imported for type checkers only: any value is one."""
+
+    def __class_getitem__(cls, _: object) -> type:
+        return cls
+
+
+class Names(dict[str, Any]):
+    """What annotations name."""
+
+    def __missing__(self, name: str) -> object:
+        return getattr(builtins, name, Unknown)
+
+
+def is_contract(base: type) -> bool:
+    """Whether a class is bertlab's or of a package that is released with it."""
+    return base.__module__.startswith(("bertlab.", "bertlab_"))
+
+
 def contract_methods(base: type) -> Iterator[tuple[str, Any]]:
     """Yield the public methods that bertlab's contracts define."""
     for each in base.__mro__:
-        if each.__module__.startswith(("bertlab.", "bertlab_")):
+        if is_contract(each):
             for name, value in vars(each).items():
                 if inspect.isfunction(value) and not name.startswith("_"):
                     yield name, value
@@ -178,27 +195,34 @@ def _short(method: object) -> str:
     return str(signature.replace(parameters=bare, return_annotation=Signature.empty))
 
 
-def _is_of(value: object, kind: Any) -> bool:  # noqa: ANN401  a type form
+def _is_of(value: Any, kind: Any) -> bool:  # noqa: ANN401  a type form
+    """Whether a class attribute is of its declared type; the strictest reading of it."""
     origin, members = get_origin(kind), get_args(kind)
-    if kind == tuple[Column, ...]:
-        return (
-            isinstance(value, tuple) and bool(value) and all(isinstance(c, Column) for c in value)
+    if kind in (Any, object, Unknown):
+        fits = True
+    elif origin is Literal:
+        fits = value in members
+    elif origin in (Union, UnionType):
+        fits = any(_is_of(value, member) for member in members)
+    elif origin is type:
+        fits = isinstance(value, type) and issubclass(value, members[0])
+    elif origin is Mapping:
+        fits = isinstance(value, Mapping) and all(
+            _is_of(each, member)
+            for item in value.items()
+            for each, member in zip(item, members, strict=True)
         )
-    if origin is Mapping:
-        names, values = members
-        fits = isinstance(value, Mapping) and all(_is_of(name, names) for name in value)
-        return fits and all(_is_of(each, values) for each in value.values())  # type: ignore[attr-defined]
-    if origin is tuple:
+    elif origin is tuple:
         if members[-1] is Ellipsis:  # tuple[str, ...]
             members = (members[0],) * len(value) if isinstance(value, tuple) else ()
         fits = isinstance(value, tuple) and len(value) == len(members)
-        return fits and all(_is_of(v, m) for v, m in zip(value, members, strict=True))  # type: ignore[call-overload]
-    if isinstance(kind, type) and not origin:
-        return isinstance(value, kind)
-    # Literal["min", "max"]: the members are the values; else a union, whose members are types
-    if all(isinstance(member, str) for member in members):
-        return value in members
-    return any(_is_of(value, member) for member in members)
+        fits = fits and all(_is_of(v, m) for v, m in zip(value, members, strict=True))
+    elif origin is not None:  # a Sequence, a frozenset
+        fits = isinstance(value, origin) and not isinstance(value, str)
+        fits = fits and all(_is_of(each, members[0]) for each in value)
+    else:
+        fits = isinstance(value, (int, float) if kind is float else kind)
+    return fits
 
 
 def _word(kind: Any) -> str:  # noqa: ANN401  a type form

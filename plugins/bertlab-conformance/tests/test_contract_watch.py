@@ -20,11 +20,13 @@ from bertlab.api import (
     EncoderOutput,
     Features,
     Head,
+    NamedFormat,
     Objective,
     OptimizerRecipe,
     PluginError,
     RawDocument,
     Schedule,
+    Submission,
     TaskLoss,
     TokenizerKind,
     pack,
@@ -390,6 +392,35 @@ def test_a_setting_whose_key_is_taken() -> None:
             checked(with_setting(float, name, base), contract, "schedule")
     with pytest.raises(PluginError, match="does not take vocab_size"):
         checked(with_setting(float, "size", Short), Encoder, "encoder")
+
+
+def test_a_layer_with_the_name_of_a_method() -> None:
+    def add_layers(self: Any, context: object) -> None:
+        self.score = nn.Linear(2, 2)
+
+    told = raised(lambda: head(add_layers=add_layers).add_layers(None))
+    assert "add_layers() makes a layer called score, which is a name of the contract" in told
+
+
+@pytest.mark.parametrize(
+    ("attributes", "fits"),
+    [
+        ({}, True),
+        ({"columns": {"text": ("question", "0")}}, True),
+        ({"columns": {"text": "question"}}, False),  # its letters are none
+        ({"table": None, "label_names": ["no", "yes"], "submission": Submission}, True),
+        ({"table": "tabs"}, False),
+        ({"submission": "csv"}, False),
+        ({"files": {"train": ["a.csv"]}, "no_label": "-"}, True),
+    ],
+)
+def test_the_attributes_of_a_format(attributes: dict[str, object], fits: bool) -> None:
+    odd = type("Odd", (NamedFormat,), attributes)
+    if fits:
+        checked(odd, NamedFormat, "format")
+        return
+    with pytest.raises(PluginError, match=f"{next(iter(attributes))} is .*; set "):
+        checked(odd, NamedFormat, "format")
 
 
 def test_an_attribute_of_another_type() -> None:
