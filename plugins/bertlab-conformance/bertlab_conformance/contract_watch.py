@@ -84,11 +84,14 @@ def _checked(plugin: Plugin, owner: type, name: str, expected: Any) -> Any:  # n
     """Return a method that raises PluginCodeError where the owner's returns what is unexpected."""
     method: Any = inspect.getattr_static(owner, name)
     code = inspect.unwrap(method).__code__
-    further, place = _FURTHER.get(name), f"{code.co_filename}:{code.co_firstlineno}"
+    place = f"{code.co_filename}:{code.co_firstlineno}"
+    of_name = (pair for pair in _FURTHER.items() if pair[0][1] == name)
+    further = next((check for (base, _), check in of_name if issubclass(owner, base)), None)
+    is_loss = further is _wrong_loss
 
     @functools.wraps(method)
     def checked(self: Any, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401  any method's
-        before = _layers(self) if name == "loss" else None
+        before = _layers(self) if is_loss else None
         found = method(self, *arguments, **named)
         wrong = None
         if expected is not NoneType and (told := unlike(found, expected)) is not None:
@@ -219,18 +222,18 @@ def _wrong_fields(
     return None
 
 
-# what annotations do not say, by method
-_FURTHER: dict[str, Callable[..., Wrong]] = {
-    "__init__": _wrong_object,
-    "build": _wrong_layers,
-    "add_layers": _wrong_layers,
-    "encode": _wrong_features,
-    "forward": _wrong_output,
-    "loss": _wrong_loss,
-    "decode": _wrong_predictions,
-    "metrics": _wrong_metrics,
-    "score": _wrong_scores,
-    "prepare": _wrong_fields,
+# what annotations do not say, by contract and method
+_FURTHER: dict[tuple[type, str], Callable[..., Wrong]] = {
+    (object, "__init__"): _wrong_object,
+    (Task, "build"): _wrong_layers,
+    (Head, "add_layers"): _wrong_layers,
+    (Head, "encode"): _wrong_features,
+    (Encoder, "forward"): _wrong_output,
+    (Task, "loss"): _wrong_loss,
+    (Task, "decode"): _wrong_predictions,
+    (Task, "metrics"): _wrong_metrics,
+    (Head, "score"): _wrong_scores,
+    (Objective, "prepare"): _wrong_fields,
 }
 
 

@@ -353,9 +353,18 @@ class Rate(Schedule):
 
 
 class Recipe(OptimizerRecipe):
-    """An optimiser."""
+    """An optimiser; the method that makes it is called as that of a task is."""
 
-    def build(self, groups: object, learning_rate: float, fused: bool) -> Any: ...
+    def build(self, groups: Any, learning_rate: float, fused: bool) -> Any:
+        return torch.optim.SGD(groups, lr=learning_rate) if groups else None
+
+
+def test_what_an_optimiser_returns() -> None:
+    recipe = checked(Recipe, OptimizerRecipe, "optimizer")()
+    assert isinstance(recipe.build([nn.Parameter(torch.ones(1))], 0.1, False), torch.optim.SGD)
+    assert "build() returned None, expected Optimizer" in raised(
+        lambda: recipe.build([], 0.1, False)
+    )
 
 
 @pytest.mark.parametrize(
