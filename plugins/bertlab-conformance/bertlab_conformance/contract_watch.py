@@ -87,7 +87,7 @@ def _checked(plugin: Plugin, owner: type, name: str, expected: Any) -> Any:  # n
     place = f"{code.co_filename}:{code.co_firstlineno}"
     of_name = (pair for pair in _FURTHER.items() if pair[0][1] == name)
     further = next((check for (base, _), check in of_name if issubclass(owner, base)), None)
-    is_loss = further is _wrong_loss
+    is_loss, signature = further is _wrong_loss, inspect.signature(method)
 
     @functools.wraps(method)
     def checked(self: Any, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401  any method's
@@ -97,7 +97,8 @@ def _checked(plugin: Plugin, owner: type, name: str, expected: Any) -> Any:  # n
         if expected is not NoneType and (told := unlike(found, expected)) is not None:
             wrong = f"returned {told}, expected {_told_type(expected)}"
         elif further is not None and (name != "__init__" or type(self) is owner):
-            wrong = further(self, found, *arguments)
+            given = signature.bind(self, *arguments, **named).args if named else (self, *arguments)
+            wrong = further(self, found, *given[1:])
         if before is not None and _layers(self) != before:
             wrong = "makes a layer, which no optimiser trains; make it in build() or add_layers()"
         if wrong is not None:

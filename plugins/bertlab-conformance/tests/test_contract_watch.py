@@ -112,10 +112,11 @@ class Quiet(Objective):
 
 
 def test_what_keeps_the_contract_is_left_as_it_is() -> None:
-    loaded = checked(type("Fine", (Quiet,), {"prepare": Quiet.prepare}), Objective)
+    own = {"prepare": Quiet.prepare, "decode": Quiet.decode}
+    loaded = checked(type("Fine", (Quiet,), own), Objective)
     task, output = loaded(), SimpleNamespace(batch=[1, 2])
     assert task.prepare(SimpleNamespace(fields={"x": np.zeros(3)}), None, True) == 1
-    assert task.decode(output, None) == [{}, {}]
+    assert task.decode(output, None) == task.decode(batch=None, output=output) == [{}, {}]
     assert task.loss(output, None).count == 2
     assert loaded.prepare.__name__ == "prepare"
     again = loaded.prepare
