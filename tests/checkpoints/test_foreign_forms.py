@@ -103,6 +103,18 @@ def test_a_strangers_exporter_has_settings_and_a_card(
     assert "did you mean 'settings.ending'" in error
 
 
+def test_an_export_that_no_later_one_would_know_is_refused(
+    stranger: Path, tiny_run: Path, tmp_path: Path
+) -> None:
+    module = "names_of_a_stranger"
+    code = EXPORTER.replace('"config.json"', '"settings.json"')
+    install(stranger, "names", {"bertlab.exporters": {"names": f"{module}:Names"}}, {module: code})
+    words = "exporter 'names' wrote names.txt, settings.json, expected config.json among it"
+    with pytest.raises(PluginError, match=words):
+        Run(tiny_run).export(tmp_path / "out", form="names")
+    assert not (tmp_path / "out").exists()
+
+
 def test_an_unknown_form_is_told_with_the_nearest(tiny_run: Path, tmp_path: Path) -> None:
     with pytest.raises(PluginError, match=r"--format: no exporter .* did you mean 'transformers'"):
         Run(tiny_run).export(tmp_path / "out", form="transformer")

@@ -10,7 +10,7 @@ from safetensors import SafetensorError
 
 import bertlab
 from bertlab import CommandError, Pretrained, Run, nearest
-from bertlab.api import ConfigError
+from bertlab.api import ConfigError, PluginError
 from bertlab.extend import (
     OutputError,
     as_mistakes,
@@ -134,6 +134,12 @@ def write_read(
     place = address or ModelAddress(output.absolute().name)
     with export_folder(output, overwrite) as folder:
         report = exporter.write(start, folder)
+        if not (folder / "config.json").is_file():
+            wrote = ", ".join(sorted(each.name for each in folder.iterdir())) or "nothing"
+            raise PluginError(
+                f"exporter {form!r} wrote {wrote}, expected config.json among it: by that file a "
+                "later export knows the folder for one, and may replace it"
+            )
         report.output, report.form = output, form
         hook_results(
             "bertlab_export_files",
