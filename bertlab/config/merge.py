@@ -158,6 +158,8 @@ class _Merge:
         dotted = take_dotted(content)
         self._add(_Layer(source, content))
         for key, value in dotted:
+            if not isinstance(value_at(content, key), dict | None):
+                raise ConfigError(f"{place(source)}{key}: given twice, once with dots; keep one")
             self.request.objectives_named |= key.startswith("model.objectives.")
             self._add_content(source, nested(key, value))
         return dict(dotted)
@@ -400,10 +402,8 @@ def _open(key: str, value: object) -> object:
 
 
 def _no_section(where: str, key: str, value: object) -> ConfigError:
-    expected = "a mapping of keys to values"
-    if key.startswith("data."):
-        expected = _EXPECTED.get(key, "where its rows are: {source: …}")
-    return ConfigError(f"{where}{key}: found {value!r}, expected {expected}")
+    of = "where its rows are: {source: …}" if key[:5] == "data." else "a mapping of keys to values"
+    return ConfigError(f"{where}{key}: found {value!r}, expected {_EXPECTED.get(key, of)}")
 
 
 # of a class that a config names, in jsonargparse's words

@@ -15,7 +15,7 @@ from bertlab.api.examples import Example
 from bertlab.api.measures import end_of
 from bertlab.api.task import Head, Task, TaskLoss
 from bertlab.data.module import EvaluationRows
-from bertlab.errors import ConfigError, PluginError
+from bertlab.errors import ConfigError, PluginError, mistake_in, told
 
 VAL_LOSS = "val/loss"  # of all tasks
 HEADS_MEAN = "heads/mean"  # of what several heads are judged by, logged as val/heads/mean
@@ -40,7 +40,6 @@ class EvaluationSet(nn.Module):
         super().__init__()
         self.name = name
         self.examples = examples
-        self.further = tuple(metrics)
         self.metrics = nn.ModuleDict(
             {task: _collection(task, tasks[task], metrics) for task in tasks}
         )
@@ -66,10 +65,8 @@ class EvaluationSet(nn.Module):
             if key == "loss":
                 # means 2.0 of 3 and 1.0 of 1 -> 1.75, as if all four came in one batch
                 metric.update(loss.sum.float() / max(1, loss.count), weight=loss.count)
-            elif loss.count and key in self.further:
-                _update_further(key, metric, name, loss)
             elif loss.count:
-                loss.update(metric)
+                _update(key, metric, name, loss)
         if isinstance(task, Head) and task.score_names():
             rows, sequences = (batch.fields[key].tolist() for key in ("row", "sequence"))
             self._parts += zip(rows, sequences, task.decode(output, batch), strict=True)
@@ -270,13 +267,15 @@ def _collection(name: str, task: Task, further: Mapping[str, Metric]) -> MetricC
     return MetricCollection(metrics, compute_groups=False)
 
 
-def _update_further(key: str, metric: Metric, task: str, loss: TaskLoss) -> None:
+def _update(key: str, metric: Metric, task: str, loss: TaskLoss) -> None:
     try:
         loss.update(metric)
     except Exception as error:
+        if mistake_in(error) is not None:  # memory ran out
+            raise
         raise PluginError(
             f"metric {key!r} cannot take the predictions of {task} (preds "
             f"{tuple(loss.preds.shape)} {loss.preds.dtype}, target {tuple(loss.target.shape)} "
-            f"{loss.target.dtype}): {type(error).__name__}: {error}; `tasks` of its class may "
-            "name the tasks that it is for"
+            f"{loss.target.dtype}): {told(error)}; `tasks` of its class, if it is of model.metrics,"
+            " may name the tasks that it is for"
         ) from error

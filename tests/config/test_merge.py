@@ -84,6 +84,25 @@ def test_dotted_keys_of_a_file_are_those_of_sections(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "trainer.max_steps: 3\ntrainer: {max_steps: 4}",
+        "trainer: {max_steps: 4}\ntrainer.max_steps: 4",
+        "model: {objectives: {mlm: {rate: 0.3}}, objectives.mlm.rate: 0.3}",
+    ],
+)
+def test_a_key_that_a_file_gives_with_dots_and_without_is_refused(
+    tmp_path: Path, text: str
+) -> None:
+    file = write(tmp_path, text)
+    words = rf"{file}: (trainer\.max_steps|model\.objectives\.mlm\.rate): given twice, once with"
+    with pytest.raises(ConfigError, match=words):
+        read_request(["-c", file])
+    write(tmp_path, "trainer: {devices: 1}\ntrainer.max_steps: 3\nmodel: {objectives: [mlm]}")
+    assert read_request(["-c", file, "--trainer.max_steps", "5"]).values["trainer"]["devices"] == 1
+
+
+@pytest.mark.parametrize(
     ("given", "expected"),
     [
         ({"model.optimizer.name": "lion"}, {"optimizer.name": "lion"}),

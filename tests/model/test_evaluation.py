@@ -157,6 +157,25 @@ def test_a_name_of_the_tasks_own_is_refused() -> None:
         EvaluationSet({"nsp": NextSentencePrediction()}, "", (), {"accuracy": Wrong()})
 
 
+def test_a_loss_whose_predictions_its_own_metric_cannot_take_is_named() -> None:
+    pairs = NextSentencePrediction()
+    evaluation = EvaluationSet({"nsp": pairs}, "", (), {})
+    loss = TaskLoss(torch.tensor(1.0), 2, torch.zeros(2, 3), torch.zeros(2, dtype=torch.long))
+    words = r"metric 'accuracy' cannot take the predictions of nsp \(preds \(2, 3\) torch.float32"
+    with pytest.raises(PluginError, match=words):
+        evaluation.update("nsp", pairs, None, pack([[1], [1]]), loss)
+
+
+def test_memory_that_runs_out_in_a_metric_is_no_fault_of_its_own() -> None:
+    def no_memory() -> Tensor:
+        raise torch.OutOfMemoryError("Tried to allocate 20.00 GiB")
+
+    pairs = NextSentencePrediction()
+    loss = TaskLoss(torch.tensor(1.0), 2, no_memory, torch.zeros(2))
+    with pytest.raises(torch.OutOfMemoryError):
+        EvaluationSet({"nsp": pairs}, "", (), {}).update("nsp", pairs, None, pack([[1], [1]]), loss)
+
+
 def test_a_metric_that_is_for_no_task_of_the_run_is_refused() -> None:
     pairs = {"nsp": NextSentencePrediction()}
     metric: Any = Wrong()
