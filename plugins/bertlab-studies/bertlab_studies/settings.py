@@ -124,7 +124,7 @@ def as_overrides(
         error: that is raised.
 
     Raises:
-        ConfigError: ``error``, if it is not a mapping of keys, or one is taken.
+        ConfigError: ``error``, if it is not a mapping of keys, or one is taken or there twice.
     """
     if given is None:
         return {}
@@ -142,11 +142,14 @@ def as_overrides(
         # "evaluate.head.name" -> "evaluate.model.head.name"
         if name in _SECTIONS and isinstance(value, Mapping):
             below = {f"{prefix}{name}.{each}": more for each, more in value.items()}
-            overrides |= as_overrides(below, where, taken, error)
+            found = as_overrides(below, where, taken, error)
         elif (whole := "seed" if name.startswith("seed.") else name) in taken:
             raise error(f"{where}: {key}: cannot be set here; {taken[whole]}")
         else:
-            overrides[prefix + name] = value
+            found = {prefix + name: value}
+        for each in found.keys() & overrides.keys():  # encoder.causal, and model.encoder.causal
+            raise error(f"{where}: {each} is given twice, in two ways of writing it; keep one")
+        overrides |= found
     return overrides
 
 

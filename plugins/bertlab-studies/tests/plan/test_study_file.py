@@ -153,6 +153,14 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
     ({"evaluate": {"a": {"config": "task.yaml", "metric": 1}}}, ["evaluate.a.metric: found 1"]),
     ({"evaluate": {"a": {"config": "task.yaml", "step": 5}}}, ["found 5, expected last or best"]),
     ({"settings": ["a"]}, ["settings: found ['a']"]),
+    (
+        {"settings": {"encoder.causal": True, "model.encoder.causal": False}},
+        ["settings: model.encoder.causal is given twice"],
+    ),
+    (
+        {"settings": {"trainer": {"max_steps": 3}, "trainer.max_steps": 3}},
+        ["settings: trainer.max_steps is given twice"],
+    ),
     ({"settings": {"seed_everything": 1}}, ["seed_everything: cannot be set", "give the study"]),
     ({"settings": {"run_dir": "x"}}, ["settings: run_dir: cannot be set"]),
     ({"settings": {"config": "x.yaml"}}, ["settings: config: cannot be set"]),
