@@ -15,8 +15,11 @@ from torchmetrics import Metric
 
 from bertlab.api.batch import pack
 from bertlab.api.task import TaskLoss
+from bertlab.config.merge import read_request
+from bertlab.config.run_config import resolve_request
 from bertlab.data.module import EvaluationRows
 from bertlab.errors import ConfigError, PluginError
+from bertlab.model.build import build_metrics
 from bertlab.model.evaluation import Evaluations, EvaluationSet
 from bertlab.objectives.classification import NextSentencePrediction
 from bertlab.plugins import index as plugins
@@ -224,6 +227,19 @@ def test_fit_logs_a_strangers_metric_and_validate_knows_it_again(
     code, printed, error = bertlab("validate", "--ckpt_path", run)
     assert code == 0, error
     assert "share" in printed
+
+
+def test_a_class_of_torchmetrics_needs_no_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = "torchmetrics.classification:MulticlassCohenKappa"
+    install(tmp_path, "kappas", {"bertlab.metrics": {"kappa": target}}, {})
+    monkeypatch.syspath_prepend(tmp_path)
+    plugins.forget_installed()
+    given = ["-c", "quickstart", "--model.metrics=[kappa]", "--model.metrics.kappa.num_classes=3"]
+    model = resolve_request(read_request(given))["model"]
+    assert build_metrics(model)["kappa"].num_classes == 3
+    plugins.forget_installed()
 
 
 @pytest.mark.parametrize(

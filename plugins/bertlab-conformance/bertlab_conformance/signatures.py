@@ -10,6 +10,8 @@ from inspect import Parameter, Signature
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
+from torchmetrics import Metric
+
 from bertlab import MaskingUnit
 from bertlab.api import (
     Adapter,
@@ -75,12 +77,14 @@ def _broken_settings(plugin: type) -> str | None:
     return None
 
 
-def wrong_attribute(plugin: type) -> tuple[str, str] | None:
-    """Return which class attribute is not of its declared type, and what it has to be; or None."""
-    for base in plugin.__mro__:
-        declared = inspect.get_annotations(base) if is_contract(base) else {}
-        hints = get_type_hints(base, None, Names(vars(sys.modules[base.__module__])))
-        for name in declared:
+def wrong_attribute(plugin: type, base: type) -> tuple[str, str] | None:
+    """Return which class attribute is not as its contract, ``base``, declares it, and what it is.
+
+    The second is what it has to be. None if all are.
+    """
+    for each in filter(is_contract, base.__mro__):
+        hints = get_type_hints(each, None, Names(vars(sys.modules[each.__module__])))
+        for name in inspect.get_annotations(each):
             # uses_pooled: ClassVar[bool] of a contract, not the annotations of instances
             if not str(hints[name]).startswith("typing.ClassVar"):
                 continue
@@ -127,13 +131,22 @@ def _is_plain(hint: Any) -> bool:  # noqa: ANN401  a type form
 
 
 def _settings(plugin: type) -> list[Parameter]:
-    """Return the arguments of ``__init__``; none where it is that of ``nn.Module``."""
+    """Return the arguments of ``__init__``; none where it is a library's."""
     definition = next(each for each in plugin.__mro__ if "__init__" in vars(each))
-    # nn.Module.__init__(*args, **kwargs) says nothing of settings
-    if definition.__module__.split(".")[0] == "torch":
+    # nn.Module.__init__(*args, **kwargs) says nothing of settings; metrics of torchmetrics are
+    # plugins as they are
+    if is_library(definition):
         return []
     given = 2 if issubclass(plugin, DataSource) else 0  # name and argument
-    return list(inspect.signature(plugin).parameters.values())[given:]
+    settings = list(inspect.signature(plugin).parameters.values())[given:]
+    # Metric.__init__(**kwargs), which metrics hand on
+    handed_on = Parameter.VAR_KEYWORD if issubclass(plugin, Metric) else None
+    return [each for each in settings if each.kind != handed_on]
+
+
+def is_library(definition: type) -> bool:
+    """Whether a class is one of torch or torchmetrics, which several packages may name."""
+    return definition.__module__.split(".")[0] in ("torch", "torchmetrics")
 
 
 class Unknown:

@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import nn
 from torchmetrics import MeanMetric, Metric, MetricCollection
+from torchmetrics.classification import MulticlassCohenKappa
 
 from bertlab.api import (
     Column,
@@ -324,6 +325,20 @@ def test_what_a_metric_returns() -> None:
     metric.update(None, None)
     told = raised(metric.compute)
     assert "compute() returned a Tensor of shape (2,), expected float | Mapping[str, float]" in told
+
+
+class Idiom(Vector):
+    """Hands arguments on, as torchmetrics' own metrics do."""
+
+    def __init__(self, scale: float = 1.0, **kwargs: Any) -> None:
+        Metric.__init__(self, **kwargs)
+        self.scale = scale
+
+
+def test_classes_of_torchmetrics_are_plugins_as_they_are() -> None:
+    before = MulticlassCohenKappa.compute
+    assert checked(MulticlassCohenKappa, Metric, "metric").compute is before
+    assert checked(Idiom, Metric, "metric")(scale=2.0).scale == 2.0
 
 
 @dataclass

@@ -133,7 +133,8 @@ def names_are_those_of_the_contract(case: Case) -> None:
 @check(*TASK_KINDS)
 def class_attributes_have_their_types(case: TaskCase) -> None:
     """What the class declares, such as ``uses_pooled``, is of the declared type."""
-    if (wrong := wrong_attribute(case.plugin)) is not None:
+    _, base = _kind(case.plugin)
+    if (wrong := wrong_attribute(case.plugin, base)) is not None:
         raise ConformanceFailure(*wrong)
 
 

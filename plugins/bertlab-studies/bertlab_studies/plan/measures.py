@@ -239,9 +239,11 @@ def _held_out(config: Config, objective: str) -> Config:
     sections = config["model"]["objectives"]
     for name, task in build_tasks({"objectives": sections}).items():
         # mlm beside sop reads text whose sentences are swapped; nsp beside mlm reads masked text,
-        # which is masked alike whatever mlm's settings are
+        # which is masked alike whatever mlm's settings are, but for `evaluation: training`
         if isinstance(task, Objective) and (task.rearranges_input or task.corrupts_input):
-            kept[f"objectives.{name}"] = sections[name] if task.rearranges_input else "there"
+            as_trained = (sections[name] or {}).get("evaluation") == "training"
+            decides = task.rearranges_input or as_trained
+            kept[f"objectives.{name}"] = sections[name] if decides else "there"
     kept[f"objectives.{objective}"] = sections.get(objective)
     if not config["data"].get("tokenizer"):  # that of an earlier model, if there is one
         kept["init_from"] = config["model"].get("init_from")
