@@ -402,8 +402,9 @@ def _open(key: str, value: object) -> object:
 
 
 def _no_section(where: str, key: str, value: object) -> ConfigError:
-    of = "where its rows are: {source: …}" if key[:5] == "data." else "a mapping of keys to values"
-    return ConfigError(f"{where}{key}: found {value!r}, expected {_EXPECTED.get(key, of)}")
+    rows = _EXPECTED.get(key, "where its rows are: {source: …}")
+    expected = rows if key.startswith("data.") else "a mapping of keys to values"
+    return ConfigError(f"{where}{key}: found {value!r}, expected {expected}")
 
 
 # of a class that a config names, in jsonargparse's words

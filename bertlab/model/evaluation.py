@@ -146,8 +146,8 @@ class Evaluations(nn.ModuleList):
         )
         used = {key for each in self.sets() for name in each.tasks for key in each.of_task(name)}
         if unused := sorted(metrics.keys() - used):
-            told = f"model.metrics.{unused[0]}: is for {metrics[unused[0]].tasks}"
-            raise ConfigError(f"{told}, and the run has {', '.join(tasks)}")
+            said = f"model.metrics.{unused[0]}: is for {metrics[unused[0]].tasks}"
+            raise ConfigError(f"{said}, and the run has {', '.join(tasks)}")
         self._tasks = dict(tasks)  # of the module, which has registered them
         self.declared: dict[str, list[str]] = {}  # shares of what packages log beside the tasks
 

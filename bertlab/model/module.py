@@ -173,7 +173,13 @@ class BertModule(LightningModule):
     def shares(self, batch: PackedBatch, counts: Tensor | None = None) -> list[Tensor]:
         """Return the batch's share of each task's mean loss in its step."""
         losses = self.losses(batch)
-        return shares_of(losses, self.counts(batch) if counts is None else counts)
+        if counts is None:  # where they are given, further sequences may fill the batch up
+            for name, loss in zip(self.tasks_of(batch), losses, strict=True):
+                if loss.count != (announced := batch.counts.get(name, loss.count)):
+                    told = f"{name}: its loss is of {loss.count} predictions, and its sequences"
+                    raise PluginError(f"{told} announced {announced}; expected the same number")
+            counts = self.counts(batch)
+        return shares_of(losses, counts)
 
     def counts(self, batch: PackedBatch) -> Tensor:
         """Return ``(tasks,)`` predictions of each of a batch's tasks in its step."""
@@ -218,12 +224,7 @@ class BertModule(LightningModule):
         """Return the loss of each task that a batch is for, in the order of the config."""
         batch = self._rewrite_input(batch)
         output = self(batch)
-        found = {name: task.loss(output, batch) for name, task in self.tasks_of(batch).items()}
-        for name, loss in found.items():
-            if loss.count != (announced := batch.counts.get(name, loss.count)):
-                told = f"{name}: its loss is of {loss.count} predictions, and its sequences"
-                raise PluginError(f"{told} announced {announced}; expected the same number")
-        return [*found.values()]
+        return [task.loss(output, batch) for task in self.tasks_of(batch).values()]
 
     def validation_step(self, batch: PackedBatch, batch_idx: int, dataloader_idx: int = 0) -> None:
         """Update every task's metrics on held-out data."""

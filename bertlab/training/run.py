@@ -158,8 +158,7 @@ class Run(WithAddedMethods):
         return fit(None, {"ckpt_path": str(self.directory), **(overrides or {})})
 
     def __repr__(self) -> str:
-        state = "finished" if self.is_finished else "not finished"
-        return f"<Run {self.directory}: {state}>"
+        return f"<Run {self.directory}: {'finished' if self.is_finished else 'not finished'}>"
 
     def _repr_html_(self) -> str:
         shares = read_shares(self.directory)

@@ -150,7 +150,8 @@ def test_a_loss_of_more_predictions_than_were_announced_is_refused(store: TokenS
     batch = StepDataset(stream, StepSizes(8))[2][0]
     words = "odd: its loss is of 8 predictions, and its sequences announced 7; expected the same"
     with pytest.raises(PluginError, match=words):
-        module.losses(batch)
+        module.shares(batch)
+    assert len(module.shares(batch, torch.tensor([8, 8]))) == 2  # a package's own batch
 
 
 def test_switching_nsp_off_changes_the_loss_and_nothing_else(store: TokenStore) -> None:
