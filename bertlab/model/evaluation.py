@@ -145,7 +145,7 @@ class Evaluations(nn.ModuleList):
             for each in sets
         )
         used = {key for each in self.sets() for name in each.tasks for key in each.of_task(name)}
-        if unused := sorted(metrics.keys() - used):
+        if len(self) and (unused := sorted(metrics.keys() - used)):  # predict has no sets
             said = f"model.metrics.{unused[0]}: is for {metrics[unused[0]].tasks}"
             raise ConfigError(f"{said}, and the run has {', '.join(tasks)}")
         self._tasks = dict(tasks)  # of the module, which has registered them

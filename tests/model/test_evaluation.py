@@ -186,6 +186,8 @@ def test_a_metric_that_is_for_no_task_of_the_run_is_refused() -> None:
         words = re.escape(f"model.metrics.wrong: is for {metric.tasks}, and the run has nsp")
         with pytest.raises(ConfigError, match=words):
             Evaluations(pairs, (EvaluationRows(),), {"wrong": metric})
+    metric.tasks = ("mlm",)
+    assert Evaluations(pairs, (), {"wrong": metric}).names("val") == []  # as in predict
     for metric.tasks in (("mlm", "nsp"), "nsp", ()):
         found = Evaluations(pairs, (EvaluationRows(),), {"wrong": metric})
         assert "val/nsp/wrong" in found.names("val")
@@ -227,6 +229,8 @@ def test_fit_logs_a_strangers_metric_and_validate_knows_it_again(
     code, printed, error = bertlab("validate", "--ckpt_path", run)
     assert code == 0, error
     assert "share" in printed
+    code, printed, error = bertlab("predict", "--ckpt_path", run, "--text", "A [MASK] day.")
+    assert code == 0, error
 
 
 def test_a_class_of_torchmetrics_needs_no_code(

@@ -35,6 +35,7 @@ from bertlab.extend import Plugin, PluginCodeError
 from bertlab_conformance.signatures import (
     Names,
     Unknown,
+    broken_settings,
     broken_signature,
     contract_methods,
     is_library,
@@ -57,7 +58,7 @@ def check_class(plugin: Plugin, loaded: type, base: type) -> None:
         loaded: its class, whose methods of the contract are replaced.
         base: the class of the contract.
     """
-    broken = broken_signature(loaded, base)
+    broken = broken_signature(loaded, base) or broken_settings(loaded)
     if broken is None and (wrong := wrong_attribute(loaded, base)) is not None:
         broken = "; ".join(wrong)
     if broken is not None:

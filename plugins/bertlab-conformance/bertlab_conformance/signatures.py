@@ -54,19 +54,22 @@ def broken_signature(plugin: type, base: type) -> str | None:
         # inherited methods fit by themselves
         if own is not getattr(base, name) and not _can_stand_for(own, expected):
             return f"found {name}{_short(own)}, expected {name}{_short(expected)}"
-    return None if issubclass(plugin, _GIVEN) else _broken_settings(plugin)
+    for parameter in _settings(plugin):
+        if parameter.kind not in _NAMED:
+            return f"__init__ takes {parameter}; its arguments are config keys, each has a name"
+    return None
 
 
-def _broken_settings(plugin: type) -> str | None:
-    """Return what in the arguments of ``__init__`` cannot be a config key, or None."""
+def broken_settings(plugin: type) -> str | None:
+    """Return which argument of ``__init__`` cannot be a key of a config, with its name, or None."""
+    if issubclass(plugin, _GIVEN):
+        return None
     hints, settings = _hints(plugin), _settings(plugin)
     if issubclass(plugin, Encoder) and "vocab_size" not in [each.name for each in settings]:
         return "__init__ does not take vocab_size, an int that the tokenizer gives"
     for parameter in settings:
         if parameter.name in _taken(plugin):
             return f"__init__ takes {parameter}, which is a key beside its settings; rename it"
-        if parameter.kind not in _NAMED:
-            return f"__init__ takes {parameter}; its arguments are config keys, each has a name"
         if parameter.annotation is Parameter.empty:
             return f"__init__: {parameter.name} has no type; annotate it: {parameter.name}: float"
         if not _is_plain(hints.get(parameter.name, Any)):
