@@ -15,7 +15,7 @@ from bertlab.api.examples import Example
 from bertlab.api.measures import end_of
 from bertlab.api.task import Head, Task, TaskLoss
 from bertlab.data.module import EvaluationRows
-from bertlab.errors import ConfigError, PluginError, mistake_in, told
+from bertlab.errors import ConfigError, PluginError, mistake_in, told, warn
 
 VAL_LOSS = "val/loss"  # of all tasks
 HEADS_MEAN = "heads/mean"  # of what several heads are judged by, logged as val/heads/mean
@@ -145,9 +145,9 @@ class Evaluations(nn.ModuleList):
             for each in sets
         )
         used = {key for each in self.sets() for name in each.tasks for key in each.of_task(name)}
-        if len(self) and (unused := sorted(metrics.keys() - used)):  # predict has no sets
-            said = f"model.metrics.{unused[0]}: is for {metrics[unused[0]].tasks}"
-            raise ConfigError(f"{said}, and the run has {', '.join(tasks)}")
+        for key in sorted(metrics.keys() - used) if len(self) else ():  # predict has no sets
+            words = f"model.metrics.{key}: is for {metrics[key].tasks}"
+            warn(f"{words}, and what is evaluated is {', '.join(tasks)}; left out")
         self._tasks = dict(tasks)  # of the module, which has registered them
         self.declared: dict[str, list[str]] = {}  # shares of what packages log beside the tasks
 
