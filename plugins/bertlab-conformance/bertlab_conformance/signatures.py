@@ -4,7 +4,6 @@ import builtins
 import inspect
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
 from enum import Enum
 from inspect import Parameter, Signature
 from types import NoneType, UnionType
@@ -27,7 +26,12 @@ from bertlab.api import (
     Tokenizer,
     TokenizerKind,
 )
-from bertlab.extend import HuggingFaceForm, OptimizerConfig, SequenceSampler
+from bertlab.extend import (
+    COMMON_OPTIMIZER_KEYS,
+    PLUGGED_OPTIMIZER_KEYS,
+    HuggingFaceForm,
+    SequenceSampler,
+)
 
 _NAMED = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 # what a config can hold; where it is written and read again, a tuple is a list
@@ -43,8 +47,8 @@ _GIVEN = (
 def broken_signature(plugin: type, base: type) -> str | None:
     """Return what in a class does not fit its contract, or None.
 
-    That is a method which lacks, or which cannot be called with the contract's arguments; and an
-    ``__init__`` whose arguments cannot be config keys.
+    That is a method which is missing, or which cannot be called with the contract's arguments; and
+    an argument of ``__init__`` without a name.
     """
     if inspect.isabstract(plugin):
         missing = ", ".join(sorted(vars(plugin)["__abstractmethods__"]))
@@ -68,7 +72,7 @@ def broken_settings(plugin: type) -> str | None:
     if issubclass(plugin, Encoder) and "vocab_size" not in [each.name for each in settings]:
         return "__init__ does not take vocab_size, an int that the tokenizer gives"
     for parameter in settings:
-        if parameter.name in _taken(plugin):
+        if parameter.name in taken_keys(plugin):
             return f"__init__ takes {parameter}, which is a key beside its settings; rename it"
         if parameter.annotation is Parameter.empty:
             return f"__init__: {parameter.name} has no type; annotate it: {parameter.name}: float"
@@ -101,15 +105,12 @@ def wrong_attribute(plugin: type, base: type) -> tuple[str, str] | None:
     return None
 
 
-def _taken(plugin: type) -> set[str]:
+def taken_keys(plugin: type) -> set[str]:
     """Return the keys that stand in the section of the config beside a plugin's settings."""
     if issubclass(plugin, OptimizerRecipe):
-        return {each.name for each in fields(OptimizerConfig)}
-    return (
-        {"name"}
-        if issubclass(plugin, Adapter | Encoder | Head | Schedule | TokenizerKind)
-        else set()
-    )
+        return {*COMMON_OPTIMIZER_KEYS, *PLUGGED_OPTIMIZER_KEYS}
+    is_named = issubclass(plugin, Adapter | Encoder | Head | Schedule | TokenizerKind)
+    return {"name"} if is_named else set()
 
 
 def _hints(plugin: type) -> dict[str, Any]:

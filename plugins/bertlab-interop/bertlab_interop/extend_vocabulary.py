@@ -127,9 +127,10 @@ def extend_vocabulary(
         both = (vocabulary, Vocabulary(tokenizer))
         before, after = (pieces_of(each, counted[0]) / counted[1] for each in both)
         rate = before, after
-    report = write_read(replace(grown, tokenizer=tokenizer), Path(output).expanduser(), overwrite)
+    folder = Path(output).expanduser()
+    report = write_read(replace(grown, tokenizer=tokenizer), folder, overwrite)
     size = vocabulary.tokenizer.vocab_size
-    return ExtensionReport(Path(output).expanduser(), size, tuple(new.old_ids), rate, report.notes)
+    return ExtensionReport(folder, size, tuple(new.old_ids), rate, report.notes)
 
 
 def _check_special_tokens(tokens: Sequence[str]) -> None:

@@ -11,13 +11,12 @@ from torch.optim import Optimizer
 
 from bertlab.api import ParameterGroup
 from bertlab.extend import (
-    COMMON_OPTIMIZER_KEYS,
-    PLUGGED_OPTIMIZER_KEYS,
     OptimizerConfig,
     parameter_groups,
 )
 from bertlab_conformance.cases import SEED, Case
 from bertlab_conformance.check import ConformanceFailure, NotApplicable, check
+from bertlab_conformance.signatures import taken_keys
 
 _RATE, _DECAY = 0.01, 0.5
 _WORDS, _SIZE, _CLASSES = 7, 8, 3
@@ -79,9 +78,7 @@ def _moved(model: nn.Module, before: dict[str, Tensor]) -> list[str]:
 @check("optimizer", after=("arguments_have_names",))
 def no_argument_of_every_optimizer(case: Case) -> None:
     """No argument has the name of a setting that every optimiser has."""
-    taken = sorted(
-        {*COMMON_OPTIMIZER_KEYS, *PLUGGED_OPTIMIZER_KEYS} & {*signature(case.plugin).parameters}
-    )
+    taken = sorted(taken_keys(case.plugin) & {*signature(case.plugin).parameters})
     if taken:
         raise ConformanceFailure(
             f"__init__ has {', '.join(taken)}",
