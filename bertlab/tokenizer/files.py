@@ -38,6 +38,8 @@ from bertlab.tokenizer.words import WordIds, check_added, check_growth, has_capi
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _FORMS = "a vocab.txt, a tokenizer.json or a folder with either"
+# tokens and segments that BERT makes of a text A, then of a pair A and B
+_TEMPLATE = "[CLS]:0 A:0 [SEP]:0 [CLS]:0 A:0 [SEP]:0 B:1 [SEP]:1"
 _BYTES_OF_TOKEN, _BYTES_OF_ADDED = 600, 100  # of memory, of a character of an added one
 _FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 _CONFIG_KEYS = {
@@ -68,25 +70,14 @@ def vocabulary_state(
                 f"{number + 1}; each token needs one id"
             )
         first[token] = number
-    normalizer = {
-        "type": "BertNormalizer",
-        "clean_text": True,
-        "handle_chinese_chars": True,
-        "strip_accents": strip_accents,
-        "lowercase": lowercase,
-    }
-    return checked_state(
-        {
-            "normalizer": normalizer,
-            "pre_tokenizer": {"type": "BertPreTokenizer"},
-            "model": {"type": "WordPiece", "unk_token": "[UNK]", "vocab": first},
-        },
-        source,
-    )
+    berts = {"type": "BertNormalizer", "strip_accents": strip_accents, "lowercase": lowercase}
+    model = {"type": "WordPiece", "unk_token": "[UNK]", "vocab": first}
+    state = {"normalizer": berts, "pre_tokenizer": {"type": "BertPreTokenizer"}, "model": model}
+    return checked_state(state, source)
 
 
 def checked_state(state: dict[str, Any], source: str) -> dict[str, Any]:
-    """Return what matters of a ``tokenizer.json``; post-processor and decoder are BERT's."""
+    """Return what matters of a ``tokenizer.json``; the decoder is BERT's."""
     model = _checked_model(state["model"], source)
     vocabulary: dict[str, int] = model["vocab"]
     added = added_tokens(state.get("added_tokens") or [], vocabulary, SPECIAL_TOKENS, source)
@@ -106,6 +97,12 @@ def checked_state(state: dict[str, Any], source: str) -> dict[str, Any]:
         if "Precompiled" in json.dumps(state.get("normalizer")):
             raise TokenizerError(f"{source}: found SentencePiece's normalizer, expected BERT's")
         check_growth(state, source)
+    layout = {
+        "type": "BertProcessing",
+        "sep": ["[SEP]", ids["[SEP]"]],
+        "cls": ["[CLS]", ids["[CLS]"]],
+    }
+    _check_layout(state.get("post_processor"), layout, source)
     known = {token["content"] for token in added}
     added += [special_token(token, ids[token]) for token in SPECIAL_TOKENS if token not in known]
     return {
@@ -115,14 +112,20 @@ def checked_state(state: dict[str, Any], source: str) -> dict[str, Any]:
         "added_tokens": sorted(added, key=lambda token: int(token["id"])),
         "normalizer": _canonical_normalizer(state.get("normalizer")),
         "pre_tokenizer": state.get("pre_tokenizer"),
-        "post_processor": {
-            "type": "BertProcessing",
-            "sep": ["[SEP]", ids["[SEP]"]],
-            "cls": ["[CLS]", ids["[CLS]"]],
-        },
+        "post_processor": layout,
         "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
         "model": model,
     }
+
+
+def _check_layout(found: Any, expected: object, source: str) -> None:  # noqa: ANN401 (JSON)
+    """Refuse a post-processor that puts other special tokens or segments around texts than BERT."""
+    template = [found.get("single"), found.get("pair")] if isinstance(found, dict) else None
+    parts = re.findall(r'"id": "([^"]+)", "type_id": (\d+)', json.dumps(template))
+    told = " ".join(f"{name}:{segment}" for name, segment in parts)
+    if found not in (None, expected) and told != _TEMPLATE:
+        said = f"{source}: post_processor: found {told or str(found):.120}"
+        raise TokenizerError(f"{said}, expected none or BERT's: {_TEMPLATE}")
 
 
 def read_files(path: Path) -> TokenizerFiles:

@@ -43,9 +43,8 @@ def train_tokenizer(
     special_tokens: Iterable[str] = (),  # beside those that have a role
 ) -> Tokenizer:
     """Train a tokenizer of a kind and check that it can be used."""
-    more = [
-        each for each in dict.fromkeys(special_tokens) if each not in kind.special_tokens.names()
-    ]
+    named = kind.special_tokens.names()
+    more = [each for each in dict.fromkeys(special_tokens) if each not in named]
     if vocab_size > _MOST_TOKENS:
         raise ConfigError(f"vocab_size: found {vocab_size}, expected at most {_MOST_TOKENS:,}")
     backend = kind.train(texts, vocab_size - len(more), lowercase)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
 from bertlab.errors import ConfigError, DataError, TokenizerError
 from bertlab.tokenizer.files import SPECIAL_TOKENS, WordPieceTokenizer, load_tokenizer
@@ -352,6 +352,54 @@ def test_damaged_parts_of_tokenizer_json(tmp_path, changes, message):
     with pytest.raises(TokenizerError, match=message) as caught:
         load_tokenizer(tmp_path)
     assert str(tmp_path / "tokenizer.json") in str(caught.value)
+
+
+BERTS = processors.TemplateProcessing(
+    single="[CLS] $A [SEP]",
+    pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+    special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
+)
+OTHERS = {
+    "A:0 [SEP]:0 A:0 [SEP]:0 B:1 [SEP]:1": processors.TemplateProcessing(
+        single="$A [SEP]", pair="$A [SEP] $B:1 [SEP]:1", special_tokens=[("[SEP]", 3)]
+    ),
+    "[CLS]:0 A:0 [SEP]:0 [CLS]:0 A:0 [SEP]:0 B:0 [SEP]:0": processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B [SEP]",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
+    ),
+    "{'type': 'BertProcessing', 'sep': ['[CLS]', 2]": processors.BertProcessing(
+        ("[CLS]", 2), ("[SEP]", 3)
+    ),
+    "{'type': 'RobertaProcessing'": processors.RobertaProcessing(("[SEP]", 3), ("[CLS]", 2)),
+}
+
+
+def with_layout(processor, folder):
+    """A ``tokenizer.json`` of BERT's tokenizer, with another post-processor or with none."""
+    tokenizer = WordPieceTokenizer.from_vocabulary(GOOD.split("\n"))
+    backend = Tokenizer.from_str(json.dumps(saved_state(tokenizer, folder)))
+    backend.post_processor = processor
+    backend.save(str(folder / "tokenizer.json"))
+    return backend, folder / "tokenizer.json"
+
+
+def test_what_tokenizer_json_puts_around_texts_is_berts(tmp_path):
+    backend, file = with_layout(BERTS, tmp_path)
+    tokenizer = load_tokenizer(file)
+    assert backend.encode("the", "the the").ids == [2, 5, 3, 5, 5, 3]
+    unsaid = load_tokenizer(with_layout(None, tmp_path)[1])
+    assert tokenizer.fingerprint == unsaid.fingerprint
+    assert json.loads(tokenizer.to_json())["post_processor"]["cls"] == ["[CLS]", 2]
+
+
+@pytest.mark.parametrize("found", OTHERS)
+def test_other_special_tokens_around_texts_are_refused(tmp_path, found):
+    _, file = with_layout(OTHERS[found], tmp_path)
+    with pytest.raises(TokenizerError) as caught:
+        load_tokenizer(file)
+    assert f"{file}: post_processor: found {found}" in str(caught.value)
+    assert str(caught.value).endswith("BERT's: [CLS]:0 A:0 [SEP]:0 [CLS]:0 A:0 [SEP]:0 B:1 [SEP]:1")
 
 
 REPLACED = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
