@@ -109,7 +109,8 @@ class ModernEncoder(Encoder):
         attention_bias: biases in attention's linear layers; ``bias`` if not given.
         feed_forward_bias: biases in feed-forward layers; ``bias`` if not given.
         norm_bias: biases in LayerNorms; ``bias`` if not given.
-        type_vocab_size: number of segments that have an embedding; 0: none, BERT: 2.
+        type_vocab_size: number of segments that have an embedding; 0: none, BERT: 2; 1: no token's
+            segment matters.
         hidden_dropout_prob: dropout on embeddings and on each sub-layer's output; of heads too.
         attention_probs_dropout_prob: dropout on attention weights.
         layer_norm_eps: epsilon of the norms.
@@ -287,7 +288,9 @@ class ModernEncoder(Encoder):
         if self.position_embedding_type == "learned":
             hidden = hidden + self.position_embedding(batch.position_ids)
         if self.type_vocab_size:
-            hidden = hidden + self.token_type_embedding(batch.token_type_ids)
+            has_segments = self.type_vocab_size > 1
+            types = batch.token_type_ids if has_segments else torch.zeros_like(batch.input_ids)
+            hidden = hidden + self.token_type_embedding(types)
         return hidden
 
     def _check_sizes(self) -> None:

@@ -1,5 +1,7 @@
 """The modern encoder against Hugging Face's ModernBERT, and each of its options against a loop."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -235,6 +237,7 @@ ABLATIONS = [
     {"feed_forward_bias": True},
     {"norm_bias": True},
     {"type_vocab_size": 2},
+    {"type_vocab_size": 1},
     {"global_every": 1},
     {"local_window": 16},
     {"rope_theta": 500.0},
@@ -257,6 +260,14 @@ def test_each_option_alone_changes_the_states(change: dict[str, object]) -> None
         found.append(encoder.eval()(batch).tokens)
         assert found[-1].isfinite().all()
     assert not torch.allclose(*found)
+
+
+def test_of_one_segment_no_tokens_segment_matters() -> None:
+    batch = random_batch([40, 3])
+    assert batch.token_type_ids.any()
+    encoder = ModernEncoder(**SMALL, type_vocab_size=1).eval()
+    expected = encoder(replace(batch, token_type_ids=torch.zeros_like(batch.token_type_ids)))
+    assert torch.equal(encoder(batch).tokens, expected.tokens)
 
 
 def test_scaled_weights_are_truncated_and_smaller_where_sub_layers_end() -> None:
