@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from torch import Tensor
@@ -45,6 +46,9 @@ from bertlab_conformance.signatures import (
 _MARK = "_returns_are_checked"
 _COLLECTIONS = (list, tuple, Sequence, Iterable, Iterator)
 _INSPECTED = 8  # elements of a list
+_SEGMENTS = 256  # the most, as a split keeps them
+# whether a field is a number or an array, as the head's first rows have it
+_FIELD_KINDS: WeakKeyDictionary[Head, dict[str, str]] = WeakKeyDictionary()
 # their methods are called for each token, and most are the core's own
 _UNWATCHED = ("command", "data_module", "tokenizer_model")
 Wrong = str | None  # what is wrong, in words
@@ -203,13 +207,20 @@ def _wrong_scores(head: Head, found: Mapping[str, float], *_: object) -> Wrong:
 
 
 def _wrong_features(head: Head, found: Sequence[Features], *_: object) -> Wrong:
-    """Say whether a field of a sequence is neither a number nor an array of numbers."""
-    del head
+    """Say whether a field is neither a number nor an array of numbers, or once this, once that."""
+    kinds = _FIELD_KINDS.setdefault(head, {})
     fields: list[tuple[str, object]] = [each for one in found for each in one.fields.items()]
     for name, value in fields:
+        told = f"returned Features whose field {name!r} is"
         if isinstance(value, Tensor) or np.asarray(value).dtype.kind not in "biuf":
-            told = f"returned Features whose field {name!r} is {_told(value)}"
-            return f"{told}, expected a number or NumPy's array of numbers"
+            return f"{told} {_told(value)}, expected a number or NumPy's array of numbers"
+        kind = "an array" if np.asarray(value).ndim else "a number"
+        if kinds.setdefault(name, kind) != kind:
+            return f"{told} {kind}, and {kinds[name]} of rows before; expected the same of all"
+    segments = {segment for one in found for segment in one.token_type_ids}
+    if segments and not 0 <= min(segments) <= max(segments) < _SEGMENTS:
+        told = f"token_type_ids from {min(segments)} to {max(segments)}"
+        return f"returned Features with {told}, expected 0 of text A, 1 of text B"
     return None
 
 

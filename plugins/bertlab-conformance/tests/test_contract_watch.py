@@ -224,6 +224,26 @@ def test_what_a_head_returns() -> None:
         assert f"encode() returned Features whose field 'extra' is {words}" in told
 
 
+def test_features_that_cannot_be_one_split() -> None:
+    rows = iter(
+        [
+            [Features([1], [0], {"a": 1, "b": np.ones(1)})],
+            [Features([1], [0], {"a": 2.5}), Features([1, 2], [0, 1], {"b": np.ones(2)})],
+            [Features([1], [0], {"a": np.ones(1)})],
+            [Features([1], [-1])],
+            [Features([1, 2], [0, 256])],
+        ]
+    )
+    odd = head(encode=lambda self, *_: next(rows))
+    odd.encode(None, None, 8)
+    odd.encode(None, None, 8)
+    told = "field 'a' is an array, and a number of rows before; expected the same of all"
+    assert told in raised(lambda: odd.encode(None, None, 8))
+    for first, last in ((-1, -1), (0, 256)):
+        found = raised(lambda: odd.encode(None, None, 8))
+        assert f"token_type_ids from {first} to {last}, expected 0 of text A" in found
+
+
 class Short(Encoder):
     """Forgets a token."""
 
