@@ -129,7 +129,8 @@ class PretrainedModel(WithAddedMethods):
                 start of what is too long, or several windows; a warning says so.
         """
         if not isinstance(self._module, BertModule):
-            raise CheckpointError(f"{self.source}: has an encoder only, nothing to predict with")
+            told = "has an encoder and no head that bertlab reads, nothing to predict with"
+            raise CheckpointError(f"{self.source}: {told}")
         if len(heads := self._module.heads) > 1:
             told = f"{self.source}: has several heads, expected one"
             raise CommandError(f"{told}: load(…, head=NAME) with NAME one of {', '.join(heads)}")

@@ -174,10 +174,8 @@ def warm_tokenizer(warm: Pretrained, data: TaskData) -> Tokenizer:
         told = f"{warm.source}: its tokenizer has {ids} tokens, its encoder {rows} rows, which no "
         told += f"padding to a multiple of 8 to {_PADDED} explains; give the folder its own"
         if not is_own:
-            told = (
-                f"{warm.source}: has no tokenizer (vocab.txt or tokenizer.json), and that of this "
-            )
-            told += f"run has {ids} tokens, its encoder {rows}; give its own as data.tokenizer"
+            told = f"{warm.source}: has no tokenizer (vocab.txt or tokenizer.json), and that of "
+            told += f"this run has {ids} tokens, its encoder {rows}; give its own as data.tokenizer"
         raise TokenizerError(told)
     return tokenizer
 

@@ -75,14 +75,8 @@ KEY = "made_with"  # of a checkpoint
 _CODE = ("packages", "plugins", "plugin_contents", "plugin_names")
 # of a session in the manifest, if they are not as before
 _OF_SESSION = (
-    *_CODE,
-    "hooks_left_out",
-    "command",
-    "python",
-    "platform",
-    "device",
-    "threads",
-    "precision",
+    *(*_CODE, "hooks_left_out", "command"),
+    *("python", "platform", "device", "threads", "precision"),
 )
 
 Facts = Mapping[str, Any]
@@ -360,9 +354,7 @@ def facts_of(
         },
         "plugin_contents": {package: content_hash(package) for package in others},
         "plugin_names": {
-            f"{each.kind} {each.name}": each.package
-            for each in used
-            if each.package not in FIRST_PARTY
+            f"{each.kind} {each.name}": each.package for each in used if each.package in others
         },
     }
 
@@ -379,6 +371,7 @@ def _used(request: Request, config: Config) -> Iterator[Plugin]:
         *(("metric", name) for name in request.metrics),
         *(("transform", name) for name in request.transforms),
         *(("source", each) for each in sources),
+        *(("format", each.get("format")) for each in (data, *(data.get("heads") or {}).values())),
         *(("evaluation", each.get("evaluation")) for each in evaluations),
     ]
     yield from (installed(kind)[name] for kind, name in named if name and name in installed(kind))

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 import torch
 
+from bertlab.config.merge import read_request
+from bertlab.data.rows.files import unknown_format
 from bertlab.errors import UnknownPluginError
 from bertlab.plugins import hooks
 from bertlab.plugins import index as plugins
 from bertlab.plugins.strangers import content_hash, named_package
-from bertlab.training.record import sessions_of
+from bertlab.training.record import plugin_facts, sessions_of
 from tests.conftest import Command
 from tests.plugins.strange_packages import install
 
@@ -137,6 +139,19 @@ def test_a_plugin_that_lacks_is_named_with_its_package(
     assert f"error {UnknownPluginError.code}" in message
     assert "no objective is called 'sentences'" in message
     assert "written with that of the package their-sentences 1.0" in message
+
+
+def test_a_format_that_lacks_is_named_with_its_package(packages: Path) -> None:
+    entries = {"bertlab.formats": {"rows_of_a_stranger": "nowhere:Rows"}}
+    install(packages, "their-rows", entries, {})
+    afresh()
+    data = {"format": "jsonl", "heads": {"a": {"format": "rows_of_a_stranger"}}}
+    found = plugin_facts(read_request(["--model.head", "single_sentence"]), {"data": data})
+    assert found["plugin_names"] == {"format rows_of_a_stranger": "their-rows"}
+    plugins.remember_origin("format", "rows_of_none", "last.ckpt was written with that of theirs")
+    told = unknown_format("rows_of_none")
+    assert told is not None
+    assert told.startswith("found 'rows_of_none'; last.ckpt was written with that of theirs")
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from bertlab.data.rows.tables import PLAIN, HasHeader, RowReading, read_json, re
 from bertlab.data.sources import File, RemoteFile, is_url, located, source_of
 from bertlab.errors import BertlabError, ConfigError, DataError, OutputError, nearest
 from bertlab.files import describe_missing, parse_json
-from bertlab.plugins.index import entry_points_of, installed, of_package, where_to_get
+from bertlab.plugins.index import entry_points_of, installed, of_package, told_origin, where_to_get
 
 TABLES = {
     "auto": "by the ending of the file's name",
@@ -68,7 +68,7 @@ def unknown_format(form: str) -> str | None:
     names = [*TABLES, *installed("format")]
     if form in names:
         return None
-    get = where_to_get("format", form)
+    get = told_origin("format", form) + where_to_get("format", form)
     return f"found {form!r}{get or nearest(form, names)} (there are: {', '.join(names)})"
 
 
