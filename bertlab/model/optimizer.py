@@ -53,12 +53,8 @@ def parameter_kinds(module: nn.Module) -> dict[nn.Parameter, ParameterKind]:
     """Return what each parameter is; what tasks share with the encoder is the encoder's."""
     _, plain = split_by_weight_decay(module)
     without_decay = set(plain)
-    embeddings = {
-        parameter
-        for layer in module.modules()
-        if isinstance(layer, nn.Embedding)
-        for parameter in layer.parameters()
-    }
+    layers = (each for each in module.modules() if isinstance(each, nn.Embedding))
+    embeddings = {parameter for layer in layers for parameter in layer.parameters()}
     kinds: dict[nn.Parameter, ParameterKind] = {}
     # named_parameters() yields what is shared once, by its first name: BertModule.encoder's
     for name, parameter in module.named_parameters():
@@ -102,14 +98,11 @@ def split_by_weight_decay(module: nn.Module) -> tuple[list[nn.Parameter], list[n
         or name.endswith("_bias")
         or parameter.ndim < 2
     }
-    plain = (plain | {each for each, decays in said.items() if not decays}) - {
-        each for each, decays in said.items() if decays
-    }
-    trainable = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    return (
-        [parameter for parameter in trainable if id(parameter) not in plain],
-        [parameter for parameter in trainable if id(parameter) in plain],
-    )
+    decayed, others = list[nn.Parameter](), list[nn.Parameter]()
+    for parameter in filter(lambda each: each.requires_grad, module.parameters()):
+        decays = said.get(id(parameter), id(parameter) not in plain)
+        (decayed if decays else others).append(parameter)
+    return decayed, others
 
 
 def _said_of_decay(module: nn.Module) -> dict[int, bool]:

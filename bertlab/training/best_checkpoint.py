@@ -182,8 +182,11 @@ def choose_monitor(
         return model.evaluations.monitor_of(monitor), model.heads[monitor].monitor[1]
     names = model.metric_names()
     if monitor not in names:
-        told = f"{key}.monitor: found {monitor!r}{nearest(monitor, names)} (there are"
-        raise ConfigError(f"{told}: {', '.join(names)})")
+        # eval_f1 -> val/topic/f1
+        ends = {each.rpartition("/")[2]: each for each in reversed(names) if each[:4] == "val/"}
+        meant = max((end for end in ends if monitor.endswith(end)), key=len, default="")
+        told = f"{key}.monitor: found {monitor!r}{nearest(ends.get(meant, monitor), names)}"
+        raise ConfigError(f"{told} (there are: {', '.join(names)})")
     better = model.evaluations.better_end(monitor)
     if better is None and mode == AUTO:
         told = f"{key}.monitor: found {monitor!r}, of which nothing tells the better end"
@@ -202,10 +205,8 @@ def check_checkpoints(settings: Mapping[str, Any]) -> None:
         found = "found last, which is the file of the last step"
         raise ConfigError(f"checkpoint.filename: {found}; expected another")
     if several and name is not None and "{step" not in name:
-        raise ConfigError(
-            f"checkpoint.filename: found {name!r} beside save_top_k {settings['save_top_k']}: each "
-            "file would replace the one before it; expected {step} in it"
-        )
+        told = f"checkpoint.filename: found {name!r} beside save_top_k {settings['save_top_k']}"
+        raise ConfigError(told + ": each file would replace the one before; expected {step} in it")
 
 
 def _check_figures(filename: str, model: BertModule) -> None:

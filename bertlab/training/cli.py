@@ -328,6 +328,10 @@ class BertlabCLI(LightningCLI):
         else:
             run = f"{self.directory} continues from step {start}" if start else self.directory
             say(f"{run}: {self.parameters:,} parameters, {step}, seed {self.resolved.seed}")
+        optimizer = self.model.optimizer_config
+        if optimizer.schedule_steps is None and (warmup := optimizer.warmup_steps) > self.steps:
+            told = f"model.optimizer.warmup_steps: found {warmup:g}, of {self.steps:g} steps"
+            warn(f"{told}: its rate stays below learning_rate; below 1 it is a share of all steps")
 
     def _is_saved(self) -> bool:
         """Return whether there is a checkpoint to go on from."""

@@ -201,9 +201,12 @@ def _check_numbers(arguments: Mapping[str, Any]) -> None:
         found = arguments[key]
         if found is not None and not found >= least:  # NaN is not either
             raise TrainerError(f"trainer.{key}: found {found}, expected {least} or more")
-    for key in ("max_steps", "max_epochs"):
-        if arguments[key] == 0:
+    for key, lower in (("max_steps", "min_steps"), ("max_epochs", "min_epochs")):
+        most, least = arguments[key], arguments[lower] or 0
+        if most == 0:
             raise TrainerError(f"trainer.{key}: found 0, expected 1 or more, or -1 for no limit")
+        if most is not None and 0 < most < least:
+            raise TrainerError(f"trainer.{lower}: found {least}, expected at most {key}, {most}")
 
 
 def _check_steps(arguments: Mapping[str, Any]) -> None:

@@ -252,6 +252,28 @@ def test_names_of_sets_and_types() -> None:
     assert choose_monitor(None, Mock()) == (None, "min")
 
 
+@pytest.mark.parametrize(
+    ("monitor", "meant"),
+    [
+        ("f1", "val/topic/f1"),
+        ("eval_f1", "val/topic/f1"),
+        ("eval_macro_f1", "val/topic/macro_f1"),
+        ("val/accuracy", "val/topic/accuracy"),
+        ("val_loss", "val/loss"),
+        ("val/topic/acuracy", "val/topic/accuracy"),
+    ],
+)
+def test_a_monitor_as_others_call_it_is_told_by_its_name(monitor: str, meant: str) -> None:
+    figures = [f"val/topic/{name}" for name in ("accuracy", "f1", "loss", "macro_f1")]
+    model = Mock(heads={})
+    model.metric_names.return_value = ["train/loss", "train/topic/loss", "val/loss", *figures]
+    with pytest.raises(ConfigError) as caught:
+        choose_monitor(monitor, model)
+    assert f"found {monitor!r}; did you mean {meant!r}? (there are: train/loss, " in str(
+        caught.value
+    )
+
+
 @pytest.mark.first_fast
 @pytest.mark.first_slow
 @pytest.mark.parametrize(

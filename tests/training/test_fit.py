@@ -183,12 +183,14 @@ def test_warm_start_takes_weights_sizes_and_tokenizer(
     config["model"]["init_from"] = str(tiny_run)
     config["data"] |= {"vocab_size": 999, "max_seq_length": 64}
     config["trainer"] |= {"max_steps": 1, "val_check_interval": 1}
-    config["model"]["optimizer"] = {"learning_rate": 1e-12, "warmup_steps": 0}
+    config["model"]["optimizer"] = {"learning_rate": 1e-12, "warmup_steps": 2}
     path = tmp_path / "phase2.yaml"
     path.write_text(yaml.safe_dump(config))
     code, output, error = bertlab("fit", "--config", path, "--run_dir", tmp_path / "phase2")
     assert code == 0, error
     assert "newly initialised" not in output
+    # a warm-up that the run does not get to the end of
+    assert "warning: model.optimizer.warmup_steps: found 2, of 1 steps: its rate stays" in error
     before, after = weights(tiny_run), weights(tmp_path / "phase2")
     assert all(torch.allclose(before[name], after[name], atol=1e-6) for name in before)
 

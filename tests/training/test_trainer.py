@@ -26,6 +26,7 @@ from tests.conftest import Command
         ("log_every_n_steps -1", "log_every_n_steps: found -1, expected 0 or more"),
         ("max_steps 0", "max_steps: found 0, expected 1 or more, or -1 for no limit"),
         ("max_epochs 0", "max_epochs: found 0, expected 1 or more, or -1 for no limit"),
+        ("min_steps 7", "min_steps: found 7, expected at most max_steps, 6"),
         ("accumulate_grad_batches 0", "accumulate_grad_batches: found 0, expected 1 or more"),
         ("num_nodes 0", "num_nodes: found 0, expected 1 or more"),
     ],
