@@ -176,6 +176,9 @@ def _checked(construct: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
             raise _refused(f"{shown!r} is no such value", node) from None
         if isinstance(value, int) and not -(2**63) <= value < 2**64:
             raise _refused(f"{shown}: a number of over 64 bits", node)
+        # of base 8 and 60: 010 is 8, 1:30 is 90
+        if re.fullmatch(r"[-+]?0[0-7_]*[1-7][0-7_]+|.*:.*", node.value):
+            raise _refused(f"{shown} is {value} in YAML; write that, or put it in quotes", node)
         return value
 
     return constructed

@@ -33,6 +33,9 @@ BOMBS = [
     ("x: 0x" + "f" * 30, "over 64 bits"),
     ("x: 18446744073709551616", "over 64 bits"),
     ("x: " + ":".join(["9"] * 30), "over 64 bits"),
+    ("batch_size: 010", "010 is 8 in YAML; write that, or put it in quotes"),
+    ("max_time: 1:00:00:00", "1:00:00:00 is 216000 in YAML"),
+    ("x: -1:30.5", "-1:30.5 is -90.5 in YAML"),
     ("x" * 2**21, "characters, expected at most"),
     ('x: "a\\0b"', "NUL"),
     ("x: !!bool no such", "is no such value"),
@@ -57,6 +60,7 @@ def test_only_plain_values_have_tags(tag: str) -> None:
 def test_plain_documents_mean_what_they_did() -> None:
     text = "a: &b {c: [1, 2.5, true, null, text, -3]}\nd: *b\ne: {<<: *b, f: 18446744073709551615}"
     assert load_yaml(text) == yaml.safe_load(text)
+    assert load_yaml("[00, 007, 0.5, '010', 00:08:30:00]") == [0, 7, 0.5, "010", "00:08:30:00"]
     assert load_yaml("x: 2026-11-25") == {"x": "2026-11-25"}
     assert load_yaml("") is None
 
