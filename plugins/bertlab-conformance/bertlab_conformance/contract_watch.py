@@ -8,7 +8,7 @@ where it is returned, with plugin, method, file and line.
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import suppress
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -89,7 +89,7 @@ def returned_type(method: Callable[..., object]) -> Any:  # noqa: ANN401  a type
 def _checked(plugin: Plugin, owner: type, name: str, expected: Any) -> Any:  # noqa: ANN401
     """Return a method that raises PluginCodeError where the owner's returns what is unexpected."""
     method: Any = inspect.getattr_static(owner, name)
-    code = inspect.unwrap(method).__code__
+    code = getattr(inspect.unwrap(method), "__code__", method.__code__)
     place = f"{code.co_filename}:{code.co_firstlineno}"
     of_name = (pair for pair in _FURTHER.items() if pair[0][1] == name)
     further = next((check for (base, _), check in of_name if issubclass(owner, base)), None)
@@ -270,7 +270,9 @@ def unlike(found: Any, expected: Any) -> Wrong:  # noqa: ANN401  of any type; a 
     elif issubclass(kind, Mapping) and hasattr(found, "items"):  # also torchmetrics' collections
         wrong = _first_unlike(found.items(), members[1:], "{key!r}: {told}")
     elif kind in _COLLECTIONS:
-        if isinstance(found, str | Mapping) or not isinstance(found, Iterable):
+        # a generator has no length, and is read once
+        is_lasting = kind not in (list, tuple, Sequence) or isinstance(found, Sized)
+        if isinstance(found, str | Mapping) or not isinstance(found, Iterable) or not is_lasting:
             wrong = _told(found)
         elif isinstance(found, list | tuple) and kind is not tuple:  # whose elements differ
             first = enumerate(found[:_INSPECTED])

@@ -55,8 +55,11 @@ def broken_signature(plugin: type, base: type) -> str | None:
         return f"it does not define {missing}, see {base.__module__}.{base.__name__}"
     for name, expected in contract_methods(base):
         own = getattr(plugin, name)
+        static = inspect.getattr_static(plugin, name)
+        # a callable object is called without the instance, too
+        has_self = not isinstance(static, staticmethod | classmethod) and hasattr(static, "__get__")
         # inherited methods fit by themselves
-        if own is not getattr(base, name) and not _can_stand_for(own, expected):
+        if own is not getattr(base, name) and not _can_stand_for(own, expected, has_self):
             return f"found {name}{_short(own)}, expected {name}{_short(expected)}"
     for parameter in _settings(plugin):
         if parameter.kind not in _NAMED:
@@ -123,6 +126,7 @@ def _hints(plugin: type) -> dict[str, Any]:
 
 def _is_plain(hint: Any) -> bool:  # noqa: ANN401  a type form
     """Whether values of a type are as they were after a config was written and read."""
+    hint = getattr(hint, "__supertype__", getattr(hint, "__value__", hint))  # NewType; type X = …
     origin = get_origin(hint)
     if hint in (Any, ...) or origin is Literal or is_typeddict(hint):
         return True
@@ -181,11 +185,11 @@ def contract_methods(base: type) -> Iterator[tuple[str, Any]]:
                     yield name, value
 
 
-def _can_stand_for(own: object, expected: object) -> bool:
-    """Whether all calls that suit ``expected`` suit ``own``."""
+def _can_stand_for(own: object, expected: object, has_self: bool) -> bool:
+    """Whether all calls that suit ``expected``, a method, suit ``own``; that may have no self."""
     if not callable(own) or not callable(expected):
         return False
-    wanted = list(inspect.signature(expected).parameters.values())
+    wanted = list(inspect.signature(expected).parameters.values())[0 if has_self else 1 :]
     signature = inspect.signature(own)
     # contract f(self, a, b=1): the core calls f(x) and f(x, b=2). f(self, x, b=2) and
     # f(self, a, *, b=2, c=3) stand for it, f(self, a) and f(self, a, c) do not

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Any, Literal, NewType
 
 import numpy as np
 import pytest
@@ -65,6 +65,7 @@ SCORE = {"a": torch.tensor(0.5)}
         (({"label": "a"},), list[dict[str, Any]], None),
         (None, list[Features], "None"),
         (Features([1], [0]), list[Features], "a Features"),
+        ((each for each in ()), list[Features], "a generator"),
         ([[1], "x"], tuple[list[int], str], None),  # its elements differ
         (np.zeros(3), Sequence[float] | None, None),
         (SCORE, Mapping[str, float], None),
@@ -403,9 +404,37 @@ def test_what_an_optimiser_returns() -> None:
     )
 
 
+class WithoutSelf(Schedule):
+    """Gives its factor by a method of no instance."""
+
+    @staticmethod
+    def factor(progress: object) -> float:  # type: ignore[override]
+        return float(progress is None)
+
+
+class Callback:
+    """Is called as a method is."""
+
+    def __call__(self, progress: object) -> float:
+        return float(progress is None)
+
+
+def test_methods_that_take_no_self() -> None:
+    by_object = type("ByObject", (Schedule,), {"factor": Callback()})
+    by_class = type("ByClass", (Schedule,), {"factor": classmethod(lambda cls, progress: 1.0)})
+    for each in (WithoutSelf, by_object, by_class):
+        assert checked(each, Schedule, "schedule")().factor(None) == 1
+    odd = type("Odd", (Schedule,), {"factor": staticmethod(lambda: 1.0)})
+    with pytest.raises(PluginError, match=r"found factor\(\), expected factor\(self, progress\)"):
+        checked(odd, Schedule, "schedule")
+
+
 @pytest.mark.parametrize(
     "annotation",
-    [int, float | None, Literal["a", "b"], list[str], dict[str, float], tuple[float, float], Any],
+    [
+        *(int, float | None, Literal["a", "b"], list[str], dict[str, float], tuple[float, float]),
+        *(Any, NewType("Share", float)),
+    ],
 )
 def test_a_setting_that_a_config_holds(annotation: object) -> None:
     checked(with_setting(annotation), Objective)
