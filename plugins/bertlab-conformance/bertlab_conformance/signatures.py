@@ -61,7 +61,7 @@ def broken_signature(plugin: type, base: type) -> str | None:
         # inherited methods fit by themselves
         if own is not getattr(base, name) and not _can_stand_for(own, expected, has_self):
             return f"found {name}{_short(own)}, expected {name}{_short(expected)}"
-    for parameter in _settings(plugin):
+    for parameter in () if issubclass(plugin, _GIVEN) else _settings(plugin):
         if parameter.kind not in _NAMED:
             return f"__init__ takes {parameter}; its arguments are config keys, each has a name"
     return None

@@ -28,11 +28,12 @@ from bertlab.api import (
     RawDocument,
     Schedule,
     Submission,
+    TaskData,
     TaskLoss,
     TokenizerKind,
     pack,
 )
-from bertlab.extend import Plugin, PluginCodeError
+from bertlab.extend import LabelledData, Plugin, PluginCodeError
 from bertlab_conformance.cases import bases
 from bertlab_conformance.contract_watch import check_class, returned_type, unlike
 from bertlab_conformance.signatures import contract_methods
@@ -417,6 +418,14 @@ class Callback:
 
     def __call__(self, progress: object) -> float:
         return float(progress is None)
+
+
+def test_a_data_module_that_hands_its_settings_on() -> None:
+    class Rows(LabelledData):
+        def __init__(self, **settings: Any) -> None:
+            super().__init__(**settings)
+
+    checked(Rows, TaskData, "data_module")
 
 
 def test_methods_that_take_no_self() -> None:
