@@ -39,6 +39,7 @@ from bertlab_conformance.signatures import (
     broken_settings,
     broken_signature,
     contract_methods,
+    is_contract,
     is_library,
     wrong_attribute,
 )
@@ -74,9 +75,10 @@ def check_class(plugin: Plugin, loaded: type, base: type) -> None:
         expected = {"compute": float | Mapping[str, float]}
     for name, returned in {**expected, "__init__": NoneType}.items():
         own = inspect.getattr_static(loaded, name)
-        inherited = own is inspect.getattr_static(base, name)
+        definition = next(each for each in loaded.__mro__ if name in vars(each))
+        is_ours = is_contract(definition) or own is inspect.getattr_static(base, name)
         # replaced in this class alone: a parent's may return what its child makes more of
-        if inspect.isfunction(own) and not inherited and not hasattr(own, _MARK):
+        if inspect.isfunction(own) and not is_ours and not hasattr(own, _MARK):
             setattr(loaded, name, _checked(plugin, loaded, name, returned))
 
 

@@ -14,6 +14,7 @@ from torch import nn
 from torchmetrics import MeanMetric, Metric, MetricCollection
 from torchmetrics.classification import MulticlassCohenKappa
 
+from bertlab import NextSentencePrediction
 from bertlab.api import (
     Column,
     DataSource,
@@ -426,6 +427,11 @@ def test_a_data_module_that_hands_its_settings_on() -> None:
             super().__init__(**settings)
 
     checked(Rows, TaskData, "data_module")
+
+
+def test_what_is_inherited_of_bertlab_is_not_replaced() -> None:
+    child = type("Child", (NextSentencePrediction,), {})
+    assert checked(child, Objective, "objective").loss is NextSentencePrediction.loss
 
 
 def test_methods_that_take_no_self() -> None:

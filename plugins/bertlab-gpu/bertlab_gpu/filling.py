@@ -123,11 +123,15 @@ def fill_of(task: Task) -> Fill | None:
     That is the method ``fill`` of the class that has the loss, or of one below it: what another
     class's loss reads it does not know.
     """
-    for kind in type(task).__mro__:
+    kinds = type(task).__mro__
+    for number, kind in enumerate(kinds):
         if "fill" in vars(kind):
             own: Any = task.fill
             return cast("Fill", own)
-        if "loss" in vars(kind):
+        # one that wraps a parent's, as where its results are checked, is the parent's
+        wrapped = getattr(vars(kind).get("loss"), "__wrapped__", kind)
+        is_inherited = any(vars(each).get("loss") is wrapped for each in kinds[number + 1 :])
+        if "loss" in vars(kind) and not is_inherited:
             known = _KNOWN.get(kind)
             return None if known is None else partial(known, task)
     return None

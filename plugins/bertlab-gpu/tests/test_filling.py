@@ -1,6 +1,7 @@
 """Batches filled up to fixed sizes: few sizes, little filler, the same losses and gradients."""
 
 from collections.abc import Mapping
+from functools import wraps
 
 import pytest
 import torch
@@ -10,9 +11,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from bertlab.api.batch import PackedBatch
-from bertlab.api.encoder import Encoder
+from bertlab.api.encoder import Encoder, EncoderOutput
 from bertlab.api.examples import Labels
-from bertlab.api.task import Task, TaskContext
+from bertlab.api.task import Task, TaskContext, TaskLoss
 from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import PluginError
 from bertlab.heads.sentences import SingleSentence
@@ -22,7 +23,7 @@ from bertlab.objectives.classification import NextSentencePrediction
 from bertlab.objectives.language_model import CausalLM
 from bertlab.objectives.masked_lm import MaskedLM
 from bertlab_conformance.samples import SampleLanguage
-from bertlab_gpu.filling import FilledBatch, Filling, check_fill, size_between
+from bertlab_gpu.filling import FilledBatch, Filling, check_fill, fill_of, size_between
 from bertlab_modern.modern import ModernEncoder
 from tests.encoders.test_bert import random_batch
 
@@ -64,6 +65,25 @@ def tasks_of(names: str) -> dict[str, Task]:
         "mlm": MaskedLM, "clm": CausalLM, "nsp": NextSentencePrediction, "cls": SingleSentence
     }  # fmt: skip
     return {name: known[name]() for name in names.split()}
+
+
+def test_what_inherits_a_loss_inherits_how_it_is_filled_up() -> None:
+    class Own(NextSentencePrediction):
+        """Has nothing of its own."""
+
+    class Checked(NextSentencePrediction):
+        """Has its parent's loss, wrapped as strangers' methods are to be checked."""
+
+        loss = wraps(NextSentencePrediction.loss)(lambda self, *given: super().loss(*given))
+
+    class Other(NextSentencePrediction):
+        """Has another loss."""
+
+        def loss(self, output: EncoderOutput, batch: PackedBatch) -> TaskLoss:
+            return super().loss(output, batch)
+
+    found = [fill_of(each()) is not None for each in (NextSentencePrediction, Own, Checked, Other)]
+    assert found == [True, True, True, False]
 
 
 @pytest.mark.first_fast
