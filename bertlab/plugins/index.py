@@ -253,7 +253,8 @@ def make_alone(kind: Kind, name: str, base: type[Made]) -> Made:
     try:
         return made()
     except TypeError as error:
-        raise PluginError(f"{kind} {name!r} is made without arguments, but {error}") from error
+        made_alone = f"{installed(kind)[name]} is made without arguments"
+        raise PluginError(f"{made_alone}, but {error}") from error
 
 
 def load_class(kind: Kind, name: str, base: type[Made]) -> type[Made]:

@@ -1,6 +1,7 @@
 """Commands of packages: found by name, imported when they are typed, or said where they are."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -99,7 +100,10 @@ def test_the_core_commands_and_those_of_first_party_packages_stay_theirs(
     [
         ("fail", "command 'fail' of rude 1.0 (stealing:Fail) cannot be imported: RuntimeError"),
         ("half", "it does not define main, see bertlab.api.command.Command"),
-        ("asks", "command 'asks' is made without arguments, but Asks.__init__() missing 1"),
+        (
+            "asks",
+            "polite 1.0 (greetings:Asks) is made without arguments, but Asks.__init__() missing 1",
+        ),
     ],
 )
 def test_a_command_that_cannot_be_used_hurts_only_who_types_it(
@@ -152,12 +156,16 @@ def test_a_missing_first_party_command_says_what_to_install(
     assert ("--seeds" in bertlab("fit", "--help")[1]) == (package != "bertlab-studies")
 
 
-def test_help_imports_neither_torch_nor_a_parser_for_them() -> None:
+def test_help_imports_neither_torch_nor_a_parser_for_them(tmp_path: Path) -> None:
+    entries = {"bertlab.commands": {"greet": "greetings:Greet"}}
+    install(tmp_path, "their-greetings", entries, {"greetings": GREET})
     code = (
         "import json, sys\nfrom bertlab.cli.main import main\nmain(['--help'])\n"
         "print(json.dumps(sorted(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    command, environment = [sys.executable, "-c", code], os.environ | {"PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert re.search("  greet +say hello", done.stdout)
     loaded = set(json.loads(done.stdout.splitlines()[-1]))
     assert not loaded & {"torch", "numpy", "jsonargparse", "pluggy", "yaml"}
     assert "bertlab_studies.commands" in loaded

@@ -51,7 +51,7 @@ _SEGMENTS = 256  # the most, as a split keeps them
 # whether a field is a number or an array, as the head's first rows have it
 _FIELD_KINDS: WeakKeyDictionary[Head, dict[str, str]] = WeakKeyDictionary()
 # their methods are called for each token, and most are the core's own
-_UNWATCHED = ("command", "data_module", "tokenizer_model")
+_UNWATCHED = ("data_module", "tokenizer_model")
 Wrong = str | None  # what is wrong, in words
 
 
