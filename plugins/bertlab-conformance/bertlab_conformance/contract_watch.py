@@ -214,9 +214,9 @@ def _wrong_features(head: Head, found: Sequence[Features], *_: object) -> Wrong:
     fields: list[tuple[str, object]] = [each for one in found for each in one.fields.items()]
     for name, value in fields:
         told = f"returned Features whose field {name!r} is"
-        if isinstance(value, Tensor) or np.asarray(value).dtype.kind not in "biuf":
+        if isinstance(value, Tensor) or (array := np.asarray(value)).dtype.kind not in "biuf":
             return f"{told} {_told(value)}, expected a number or NumPy's array of numbers"
-        kind = "an array" if np.asarray(value).ndim else "a number"
+        kind = "an array" if array.ndim else "a number"
         if kinds.setdefault(name, kind) != kind:
             return f"{told} {kind}, and {kinds[name]} of rows before; expected the same of all"
     segments = {segment for one in found for segment in one.token_type_ids}

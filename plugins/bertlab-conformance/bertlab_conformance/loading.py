@@ -14,8 +14,13 @@ def check_class(plugin: Plugin, loaded: type, base: type) -> None:
         )
 
         check_and_watch(plugin, loaded, base)
-    elif inspect.isabstract(loaded):
-        missing = ", ".join(sorted(vars(loaded)["__abstractmethods__"]))
-        raise PluginError(
-            f"{plugin}: it does not define {missing}, see {base.__module__}.{base.__name__}"
-        )
+    elif (missing := missing_methods(loaded, base)) is not None:
+        raise PluginError(f"{plugin}: {missing}")
+
+
+def missing_methods(plugin: type, base: type) -> str | None:
+    """Return which methods of its contract a class does not define, in words, or None."""
+    if not inspect.isabstract(plugin):
+        return None
+    missing = ", ".join(sorted(vars(plugin)["__abstractmethods__"]))
+    return f"it does not define {missing}, see {base.__module__}.{base.__name__}"

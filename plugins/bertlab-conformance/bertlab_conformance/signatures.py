@@ -32,6 +32,7 @@ from bertlab.extend import (
     HuggingFaceForm,
     SequenceSampler,
 )
+from bertlab_conformance.loading import missing_methods
 
 _NAMED = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 # what a config can hold; where it is written and read again, a tuple is a list
@@ -50,9 +51,8 @@ def broken_signature(plugin: type, base: type) -> str | None:
     That is a method which is missing, or which cannot be called with the contract's arguments; and
     an argument of ``__init__`` without a name.
     """
-    if inspect.isabstract(plugin):
-        missing = ", ".join(sorted(vars(plugin)["__abstractmethods__"]))
-        return f"it does not define {missing}, see {base.__module__}.{base.__name__}"
+    if (missing := missing_methods(plugin, base)) is not None:
+        return missing
     for name, expected in contract_methods(base):
         own = getattr(plugin, name)
         static = inspect.getattr_static(plugin, name)

@@ -10,10 +10,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from bertlab.api import ParameterGroup
-from bertlab.extend import (
-    OptimizerConfig,
-    parameter_groups,
-)
+from bertlab.extend import OptimizerConfig, parameter_groups
 from bertlab_conformance.cases import SEED, Case
 from bertlab_conformance.check import ConformanceFailure, NotApplicable, check
 from bertlab_conformance.signatures import taken_keys
