@@ -167,8 +167,8 @@ class HuggingFaceForm(ABC):
 def whole_number(path: Path, key: str, found: object, minimum: int) -> int:
     """Return a whole number of a ``config.json``; raise CheckpointError if it is none."""
     # isinstance would take JSON's true for 1
-    if type(found) is not int or found < minimum:
-        expected = f"a whole number of at least {minimum}"
+    if type(found) is not int or not minimum <= found < 2**63:
+        expected = f"a whole number of at least {minimum}, and below 2**63"
         raise CheckpointError(f"{path}: found {key} {found!r}, expected {expected}")
     return found
 

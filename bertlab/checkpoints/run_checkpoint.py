@@ -21,7 +21,11 @@ from bertlab.checkpoints.tensor_files import (
     refuse_pipe,
     shape_of,
 )
-from bertlab.checkpoints.training_state import kinds_of_training_state, refusing_config
+from bertlab.checkpoints.training_state import (
+    is_of_type,
+    kinds_of_training_state,
+    refusing_config,
+)
 from bertlab.config.checkpoint_config import read_stored_config
 from bertlab.config.recorded import check_version, drop_empty_arguments
 from bertlab.config.yaml_files import Config
@@ -37,7 +41,6 @@ from bertlab.tokenizer.files import tokenizer_from_json
 LAST_FILE = "last.ckpt"
 RUN_KEY = "bertlab"  # where a checkpoint keeps what is ours
 
-_MOST_PLUGINS = 1000
 _AFTER_WORDS = re.compile(r"words-\d+[KM]?\.ckpt")  # key checkpoint_words of bertlab-evaluations
 
 
@@ -125,7 +128,7 @@ def read_run_checkpoint(path: Path, with_optimizer: bool = False) -> Pretrained:
     config, left_out = read_stored_config(ours["config"], str(path))
     check_tensors(path, content)
     _check_kinds(path, content, ours)
-    _remember_plugins(path, ours.get("made_with") or {})
+    _remember_plugins(path, ours.get("made_with", {}))
     tokenizer = tokenizer_from_json(ours["tokenizer"], str(path))
     start = Pretrained(
         source=str(path),
@@ -195,32 +198,20 @@ def _trained_max_length(config: Config) -> int | None:
 
 def _check_kinds(path: Path, content: dict[str, Any], ours: dict[str, Any]) -> None:
     """Refuse a checkpoint whose parts are of other kinds than a run writes."""
-    state = content["state_dict"]
-    named = isinstance(state, dict) and all(
-        isinstance(name, str) and isinstance(each, Tensor) for name, each in state.items()
-    )
     fits = {
-        "state_dict": named,
+        "state_dict": is_of_type(content["state_dict"], dict[str, Tensor]),
         "global_step": type(content["global_step"]) is int and content["global_step"] >= 0,
         "tokenizer": isinstance(ours["tokenizer"], str),
         "token_counts": isinstance(ours["token_counts"], Tensor | None),
-        "data": _is_texts(ours.get("data", {})),
-        "made_with": _is_made_with(ours.get("made_with") or {}),
+        "data": is_of_type(ours.get("data", {}), dict[str, str]),
+        "made_with": is_of_type(ours.get("made_with", {}), dict[str, dict[str, str]]),
+        "history": is_of_type(ours.get("history", {}), dict[int, dict[str, float]]),
         **kinds_of_training_state(content),
     }
     wrong = [key for key, each in fits.items() if not each]
     if wrong:
         said = f"{path}: a damaged bertlab checkpoint: {', '.join(wrong)}"
         raise DamagedCheckpointError(f"{said}: of another kind than a run writes")
-
-
-def _is_made_with(found: object) -> bool:
-    if not isinstance(found, dict) or len(found) > _MOST_PLUGINS:
-        return False
-    return all(
-        isinstance(key, str) and _is_texts(each) and len(each) <= _MOST_PLUGINS
-        for key, each in found.items()
-    )
 
 
 def _remember_plugins(path: Path, made_with: dict[str, dict[str, str]]) -> None:
@@ -230,11 +221,6 @@ def _remember_plugins(path: Path, made_with: dict[str, dict[str, str]]) -> None:
         kind, _, name = named.partition(" ")
         words = named_package(package, versions.get(package, "unknown"))
         remember_origin(kind, name, f"{path} was written with that of the package {words}")
-
-
-def _is_texts(found: object) -> bool:
-    pairs = found.items() if isinstance(found, dict) else [(None, None)]
-    return all(isinstance(text, str) for pair in pairs for text in pair)
 
 
 def _optimizer(path: Path, content: dict[str, Any], config: Config) -> EarlierOptimizer:
@@ -259,9 +245,8 @@ def _labels(found: object, path: Path) -> Labels | None:
         return None
     if isinstance(found, dict) and set(found) == {"names", "counts"}:
         names, counts = found["names"], found["counts"]
-        named = isinstance(names, list) and all(isinstance(name, str) for name in names)
-        counted = isinstance(counts, list) and all(isinstance(count, int) for count in counts)
-        if named and counted and len(names) == len(counts):
+        are_lists = is_of_type(names, list[str]) and is_of_type(counts, list[int])
+        if are_lists and len(names) == len(counts):
             return Labels.from_dict(found)
     said = f"{path}: a damaged bertlab checkpoint: its labels are {str(found)[:80]}"
     raise DamagedCheckpointError(f"{said}, expected equally many names and counts")

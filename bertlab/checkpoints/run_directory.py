@@ -34,14 +34,8 @@ _OF_A_START = frozenset(
     {MANIFEST_FILE, CONFIG_FILE, "tokenizer", "csv", "tensorboard", "checkpoints"}
 )
 PACKAGES = (
-    "bertlab",
-    "torch",
-    "lightning",
-    "torchmetrics",
-    "jsonargparse",
-    "tokenizers",
-    "datasets",
-    "numpy",
+    *("bertlab", "torch", "lightning", "torchmetrics"),
+    *("jsonargparse", "tokenizers", "datasets", "numpy"),
 )
 
 

@@ -9,7 +9,7 @@ import math
 import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 from torch import Tensor
 from torch.optim import Optimizer
@@ -18,19 +18,33 @@ from bertlab.errors import CheckpointError, ConfigError, DamagedCheckpointError,
 from bertlab.model.optimizer import ENTRIES
 
 
+def is_of_type(found: Any, expected: Any) -> bool:  # noqa: ANN401  a type form
+    """Whether a stored value is of a type such as ``dict[str, list[int]]``; a bool is no int."""
+    kind: Any = (int, float) if expected is float else get_origin(expected) or expected
+    if isinstance(found, bool) or not isinstance(found, kind):
+        return isinstance(found, bool) and kind in (bool, object)
+    members = get_args(expected)
+    # of dict[K, V] pairs (key, value), of list[V] (each,)
+    parts = found.items() if isinstance(found, dict) else zip(found if members else ())
+    return all(is_of_type(*pair) for part in parts for pair in zip(part, members, strict=False))
+
+
 def kinds_of_training_state(content: Mapping[str, Any]) -> dict[str, bool]:
     """Return, by key of a checkpoint, whether its part is of the kind that a run writes.
 
     A checkpoint of weights alone has none of these parts.
     """
-    optimizers = content.get("optimizer_states", [{}])
-    schedules = content.get("lr_schedulers", [{"last_epoch": 0}])
+    states, loops = content.get("optimizer_states", [{}]), content.get("loops", {})
+    is_one = is_of_type(states, list[dict[str, object]]) and len(states) == 1
+    groups = states[0].get("param_groups", []) if is_one else None
     return {
         "epoch": _is_count(content.get("epoch", 0)),
-        "loops": _is_mapping(content.get("loops", {})),
-        "callbacks": _is_mapping(content.get("callbacks", {})),
-        "optimizer_states": _is_list_of_one(optimizers),
-        "lr_schedulers": _is_list_of_one(schedules) and _is_count(schedules[0].get("last_epoch")),
+        "loops": is_of_type(loops, dict[str, dict[object, object]])
+        and all(map(_are_counts, loops.values())),
+        "callbacks": is_of_type(content.get("callbacks", {}), dict[str, dict[object, object]]),
+        "optimizer_states": is_of_type(groups, list[dict[str, object]]),
+        "lr_schedulers": "lr_schedulers" not in content
+        or _is_schedule(content["lr_schedulers"], groups),
     }
 
 
@@ -38,15 +52,32 @@ def _is_count(found: object) -> bool:
     return type(found) is int and found >= 0
 
 
-def _is_mapping(found: object) -> bool:
-    """Whether it is a mapping from names to mappings."""
-    return isinstance(found, dict) and all(
-        isinstance(name, str) and isinstance(each, dict) for name, each in found.items()
+def _are_counts(found: object) -> bool:
+    """Whether a loop's state, but for what a class keeps under state_dict, is counts and flags."""
+    if isinstance(found, dict):
+        kept = [name for name in found if not str(name).endswith("state_dict")]
+        return all(_are_counts(found[name]) for name in kept)
+    return isinstance(found, bool) or _is_count(found)
+
+
+def _is_schedule(found: Any, groups: object) -> bool:  # noqa: ANN401
+    """Whether it is of one LambdaLR, which takes each key of its state for an attribute."""
+    if not is_of_type(found, list[dict[str, object]]) or len(found) != 1:
+        return False
+    lists, rest = [found[0].get(key) for key in _LISTS], found[0].keys() - _LISTS
+    rates, length = lists[:2], len(groups) if isinstance(groups, list) else None
+    return (
+        {"last_epoch"} <= rest <= _COUNTS
+        and _are_counts({key: found[0][key] for key in rest})
+        and is_of_type(rates, list[list[float]])
+        and all(math.isfinite(rate) and rate >= 0 for each in rates for rate in each)
+        and lists[2] == [None] * len(rates[0])
+        and {len(each) for each in lists} <= {length or len(rates[0])}
     )
 
 
-def _is_list_of_one(found: object) -> bool:
-    return isinstance(found, list) and len(found) == 1 and isinstance(found[0], dict)
+_LISTS = ("base_lrs", "_last_lr", "lr_lambdas")
+_COUNTS = {"last_epoch", "_step_count", "_is_initial", "_get_lr_called_within_step", "verbose"}
 
 
 @contextlib.contextmanager
@@ -85,8 +116,7 @@ def watch_loading(optimizer: Optimizer, source: str) -> None:
     """Check every state that the optimiser is given from now on, before it takes it."""
 
     def check(optimizer: Optimizer, state: dict[str, Any]) -> None:
-        wrong = _wrong_groups(optimizer, state) or _wrong_moments(optimizer, state)
-        if wrong:
+        if wrong := _wrong_groups(optimizer, state) or _wrong_moments(optimizer, state):
             told = f"{source}: a damaged bertlab checkpoint"
             raise DamagedCheckpointError(f"{told}: optimizer_states: {wrong}")
 
@@ -156,8 +186,7 @@ def _wrong_moments(optimizer: Optimizer, state: dict[str, Any]) -> str | None:
         if missing:
             return f"{where}: has no {', '.join(sorted(missing))}"
         for name, each in moments.items():
-            below = name == "step" and _is_number(each) and float(each) < 0
-            if below or not _fits(each, parameters[number]):
+            if not _fits(name, each, parameters[number]):
                 size = list(parameters[number].shape)
                 return f"{where}.{name}: expected numbers for a parameter of {size}"
     return None
@@ -167,15 +196,18 @@ def _wrong_moments(optimizer: Optimizer, state: dict[str, Any]) -> str | None:
 _AVERAGES = {name: {"step", "exp_avg", "exp_avg_sq"} for name in ("Adam", "AdamW")}
 
 
-def _fits(found: Any, parameter: Tensor) -> bool:  # noqa: ANN401
-    """Whether it is nothing, a finite number, or floats of a parameter's size."""
-    # Adafactor keeps (N, 1) and (1, M) of a parameter (N, M)
-    if found is None or not isinstance(found, Tensor) or found.numel() == 1:
-        return found is None or _is_number(found)
-    return (
-        found.is_floating_point()
-        and found.dim() == parameter.dim()
-        and all(
-            size in (1, whole) for size, whole in zip(found.shape, parameter.shape, strict=True)
-        )
-    )
+def _fits(name: str, found: Any, parameter: Tensor) -> bool:  # noqa: ANN401
+    """Whether it is a number, or floats of a parameter's size, as the name asks for."""
+    if name in _NUMBERS:
+        return _is_number(found) and (name != "step" or float(found) >= 0)
+    if found is None:
+        return name == "momentum_buffer"  # of SGD without momentum
+    size = list(parameter.shape)
+    if name in _OF_MATRICES:  # (N, 1) and (1, M) of a parameter (N, M)
+        size[_OF_MATRICES[name]] = 1
+    return isinstance(found, Tensor) and found.is_floating_point() and list(found.shape) == size
+
+
+# what torch's optimisers keep once a parameter, and Adafactor's means over a dimension
+_NUMBERS = {"step", "eta", "mu", "mu_product"}
+_OF_MATRICES = {"row_var": -1, "col_var": -2}

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from bertlab.api.batch import EncoderOutput, PackedBatch, pad_to_multiple_of
 from bertlab.api.encoder import Encoder
 from bertlab.encoders.attention import dtype_of_products, keys_seen, packed_attention
-from bertlab.encoders.bert_form import BertForm
+from bertlab.encoders.bert_form import SIZES, BertForm
 from bertlab.encoders.layers import (
     Dropout,
     check_sizes,
@@ -159,17 +159,6 @@ PRESETS: dict[Preset, BertSize] = {
     "base": BertSize(12, 768, 12),
     "large": BertSize(24, 1024, 16),
 }
-
-
-_SIZES = (
-    "vocab_size",
-    "num_hidden_layers",
-    "hidden_size",
-    "num_attention_heads",
-    "intermediate_size",
-    "max_position_embeddings",
-    "type_vocab_size",
-)
 
 
 class BertEncoder(Encoder):
@@ -323,7 +312,7 @@ class BertEncoder(Encoder):
         return torch.tanh(self.pooler(cls))
 
     def _check_sizes(self) -> None:
-        check_sizes(self, _SIZES, ("layer_norm_eps",))
+        check_sizes(self, (*SIZES,), ("layer_norm_eps",))
         check_at_least("model.encoder.bilstm_layers", self.bilstm_layers, 0)
         if self.bilstm_layers and self.hidden_size % 2:
             raise ConfigError(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bertlab.encoders.bert import BertEncoder
 
 # transformers' defaults, which old and trimmed config.json files rely on
-_SIZES = {
+SIZES = {
     "vocab_size": 30522,
     "hidden_size": 768,
     "num_hidden_layers": 12,
@@ -96,7 +96,7 @@ class BertForm(HuggingFaceForm):
         check_only(path, content, _ONLY, _WHY)
         sizes = {
             key: whole_number(path, key, content.get(key, default), 1)
-            for key, default in _SIZES.items()
+            for key, default in SIZES.items()
         }
         reals = {
             key: real_number(path, key, content.get(key, default))
@@ -132,7 +132,7 @@ class BertForm(HuggingFaceForm):
             "position_embedding_type": "absolute",
             "tie_word_embeddings": True,
             "use_cache": True,
-            **{key: getattr(encoder, key) for key in (*_SIZES, *_REALS)},
+            **{key: getattr(encoder, key) for key in (*SIZES, *_REALS)},
         }
 
     def encoder_names(self, num_hidden_layers: int) -> dict[str, tuple[str, ...]]:

@@ -261,17 +261,9 @@ def _visible_form(form: Callable[..., str], *given: Any, **named: Any) -> str:  
 
 # what the file system says when it is the user's to mend
 REFUSALS = {
-    errno.EACCES,
-    errno.EDQUOT,
-    errno.EFBIG,
-    errno.EIO,
-    errno.EISDIR,
-    errno.ENOSPC,
-    errno.ENOTCONN,  # a mount by FUSE whose other end is gone
-    errno.ENOTDIR,
-    errno.EPERM,
-    errno.EROFS,
-    errno.ESTALE,  # the same by NFS
+    *(errno.EACCES, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EISDIR, errno.ENOSPC),
+    *(errno.ENOTDIR, errno.EPERM, errno.EROFS),
+    *(errno.ENOTCONN, errno.ESTALE),  # a mount by FUSE or NFS whose other end is gone
 }
 
 

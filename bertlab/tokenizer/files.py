@@ -240,7 +240,7 @@ def added_tokens(
             | {flag: bool(token.get(flag, False)) for flag in _FLAGS}
             for token in added
         ]
-    except (TypeError, KeyError, AttributeError, ValueError) as error:
+    except (TypeError, KeyError, AttributeError, ValueError, OverflowError) as error:
         expected = "a list of objects with id and content"
         raise TokenizerError(f"{source}: added_tokens: expected {expected}") from error
     for token in tokens:

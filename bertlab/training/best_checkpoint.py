@@ -140,12 +140,6 @@ class BestCheckpoint(ModelCheckpoint):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on with an earlier choice."""
-        # files that are outdone get deleted, and these names may come from anywhere
-        one = (state_dict.get(key) for key in _NAMED_FILES)
-        for name in (*one, *(state_dict.get("best_k_models") or ())):
-            if name and _leads_astray(str(name), Path(self.dirpath or "")):
-                told = f"--ckpt_path: a damaged checkpoint: its ModelCheckpoint chose {str(name)!r}"
-                raise DamagedCheckpointError(f"{told}, expected a file in the run's folder")
         super().load_state_dict(self._moved(state_dict))
         steps = state_dict.get("steps", {})  # older checkpoints lack it
         self.steps = {str(name): int(step) for name, step in steps.items()}
@@ -162,12 +156,18 @@ class BestCheckpoint(ModelCheckpoint):
         return {**state, **moved, "dirpath": str(folder), "best_k_models": kept}
 
 
-def _leads_astray(name: str, folder: Path) -> bool:
-    """Whether Lightning would take a file for one in ``folder`` that is not, and delete it."""
-    # it compares names: run/checkpoints/../../precious and what a link leads to begin as they
-    # should, and of s3://precious it asks nothing
-    begins = folder.absolute() in Path(name).absolute().parents
-    return "://" in name or (begins and folder.resolve() not in Path(name).resolve().parents)
+def check_chosen_files(state: Mapping[str, Any], callback: ModelCheckpoint, source: str) -> None:
+    """Refuse a state by which Lightning would delete another file than the callback's own."""
+    folder, ending = Path(callback.dirpath or ""), callback.FILE_EXTENSION
+    named = [*(state.get(key) for key in _NAMED_FILES), *(state.get("best_k_models") or ())]
+    for name in map(str, filter(None, named)):
+        # Lightning compares names: run/checkpoints/../../precious and what a link leads to begin as
+        # they should; of s3://precious and simplecache::/precious it asks nothing
+        begins = folder.absolute() in Path(name).absolute().parents
+        inside = name.endswith(ending) and folder.resolve() in Path(name).resolve().parents
+        if "::" in name or "://" in name or (begins and not inside):
+            told = f"{source}: a damaged checkpoint: its ModelCheckpoint chose {name!r}"
+            raise DamagedCheckpointError(f"{told}, expected a file in the run's folder")
 
 
 def choose_monitor(

@@ -16,6 +16,7 @@ import torch
 import yaml
 from lightning.fabric.plugins import TorchCheckpointIO
 from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import Tensor
 
 from bertlab import __version__
@@ -32,7 +33,10 @@ from bertlab.checkpoints.run_directory import (
     give_back,
     session,
 )
-from bertlab.checkpoints.training_state import refusing_other_state, watch_loading
+from bertlab.checkpoints.training_state import (
+    refusing_other_state,
+    watch_loading,
+)
 from bertlab.config.merge import PLUGIN_SECTIONS
 from bertlab.config.recorded import CONFIG_VERSION
 from bertlab.config.request import Request
@@ -64,6 +68,7 @@ from bertlab.plugins.index import (
     installed,
 )
 from bertlab.plugins.strangers import content_hash
+from bertlab.training.best_checkpoint import check_chosen_files
 
 _DIGITS = 12  # of a hash
 _NEW_RUN = "start a new run from its weights by --model.init_from"
@@ -201,6 +206,10 @@ class RunRecord(Callback):
             ResumeError: if they differ.
         """
         assert isinstance(pl_module, BertModule)
+        for each in trainer.checkpoint_callbacks:
+            if isinstance(each, ModelCheckpoint):
+                state = checkpoint.get("callbacks", {}).get(each.state_key, {})
+                check_chosen_files(state, each, str(trainer.ckpt_path))
         stored = checkpoint[RUN_KEY]
         here = {"": self.labels, **self.head_labels}
         there = {"": stored.get("labels"), **stored.get("head_labels", {})}

@@ -200,6 +200,7 @@ def test_the_tokenizer_is_found(whole: Path, tmp_path: Path) -> None:
         ("hidden_size", 0, "hidden_size 0"),
         ("num_hidden_layers", True, "num_hidden_layers True"),
         ("num_hidden_layers", 10**12, "holds 3 layers"),
+        ("max_position_embeddings", 10**30, "expected a whole number of at least 1, and below"),
         ("num_attention_heads", 5, "does not divide"),
         ("layer_norm_eps", float("nan"), "layer_norm_eps nan"),
         ("layer_norm_eps", 10**400, "layer_norm_eps 1000"),

@@ -12,6 +12,7 @@ from lightning.pytorch.trainer.connectors.checkpoint_connector import _Checkpoin
 from torch import Tensor, nn
 
 from bertlab.checkpoints.training_state import (
+    is_of_type,
     kinds_of_training_state,
     refusing_other_state,
     watch_loading,
@@ -81,6 +82,17 @@ DAMAGES: dict[str, Callable[[State], object]] = {
     "state.1.exp_avg: expected numbers for a parameter of [2]": (
         lambda s: s["state"][1].update(exp_avg=torch.zeros(2, dtype=torch.int32))
     ),
+    # the fused step would read and write what lies behind these
+    "state.2.exp_avg: expected numbers for a parameter of [1]": (
+        lambda s: s["state"][2].update(exp_avg=0)
+    ),
+    "state.0.exp_avg_sq: expected numbers for a parameter of [2, 3]": (
+        lambda s: s["state"][0].update(exp_avg_sq=torch.zeros(2, 1))
+    ),
+    "state.1.exp_avg_sq: expected numbers for a parameter of [2]": (
+        lambda s: s["state"][1].update(exp_avg_sq=torch.zeros(1))
+    ),
+    "state.1.exp_avg: expected numbers": lambda s: s["state"][1].update(exp_avg=None),
     "state.1.step: expected numbers": lambda s: s["state"][1].update(step=torch.tensor(math.nan)),
     "state.0.step: expected numbers": lambda s: s["state"][0].update(step=torch.tensor(-1.0)),
     "state.1.exp_avg_sq: expected numbers": lambda s: s["state"][1].update(exp_avg_sq="x"),
@@ -131,12 +143,20 @@ def test_what_a_strangers_optimizer_remembers_is_its_own() -> None:
     load(state, Sketch)
 
 
+SCHEDULE = torch.optim.lr_scheduler.LambdaLR(
+    stepped(torch.optim.AdamW), lambda step: 1 / (1 + step)
+).state_dict()
 WHOLE = {
     "epoch": 0,
-    "loops": {"fit_loop": {}},
+    "loops": {
+        "fit_loop": {
+            "state_dict": {"combined_loader": [{"any": "thing"}]},
+            "epoch_progress": {"total": {"ready": 1}, "is_last_batch": False},
+        }
+    },
     "callbacks": {},
-    "optimizer_states": [{}],
-    "lr_schedulers": [{"last_epoch": 3}],
+    "optimizer_states": [stepped(torch.optim.AdamW).state_dict()],
+    "lr_schedulers": [SCHEDULE],
 }
 
 
@@ -145,8 +165,24 @@ WHOLE = {
     [
         *[(key, value) for key in WHOLE for value in (None, -1, "x", [1, 2], Tensor())],
         ("optimizer_states", [{}, {}]),
+        ("optimizer_states", [{"param_groups": 3}]),
+        ("optimizer_states", [{"param_groups": [3, 3]}]),
         ("lr_schedulers", [{"last_epoch": "3"}]),
+        # torch would make each key an attribute of the schedule
+        ("lr_schedulers", [SCHEDULE | {"get_lr": 5}]),
+        ("lr_schedulers", [SCHEDULE | {"optimizer": None}]),
+        ("lr_schedulers", [SCHEDULE | {"_step_count": "3"}]),
+        ("lr_schedulers", [SCHEDULE | {"base_lrs": "x"}]),
+        ("lr_schedulers", [SCHEDULE | {"base_lrs": [0.1]}]),  # the other group's would stand still
+        ("lr_schedulers", [SCHEDULE | {"base_lrs": [0.1, math.inf]}]),
+        ("lr_schedulers", [SCHEDULE | {"_last_lr": [-0.1, 0.1]}]),
+        ("lr_schedulers", [SCHEDULE | {"lr_lambdas": [None, {"factor": 1}]}]),
+        ("lr_schedulers", [{**SCHEDULE, "base_lrs": [], "_last_lr": [], "lr_lambdas": []}]),
         ("loops", {"fit_loop": 3}),
+        ("loops", {"fit_loop": {"epoch_progress": {"current": {"completed": "x"}}}}),
+        ("loops", {"fit_loop": {"epoch_progress": {"current": {"completed": -1}}}}),
+        ("loops", {"fit_loop": {"epoch_progress": {"current": [1]}}}),
+        ("loops", {"fit_loop": {7: {8: "x"}}}),
     ],
 )
 def test_parts_of_another_kind_are_named(key: str, found: object) -> None:
@@ -156,6 +192,28 @@ def test_parts_of_another_kind_are_named(key: str, found: object) -> None:
         name for name, fits in kinds_of_training_state({**WHOLE, key: found}).items() if not fits
     ]
     assert wrong == [key]
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "is_one"),
+    [
+        ({"a": {"b": [1]}}, dict[str, dict[str, list[int]]], True),
+        ({"a": {"b": [1.5]}}, dict[str, dict[str, list[int]]], False),
+        ({"a": {1: [1]}}, dict[str, dict[str, list[int]]], False),
+        ({7: {"loss": 2}}, dict[int, dict[str, float]], True),
+        ({7: {"loss": True}}, dict[int, dict[str, float]], False),
+        ({True: {}}, dict[int, dict[str, float]], False),
+        ({7: None}, dict[int, dict[str, float]], False),
+        ([Tensor(3)], list[Tensor], True),
+        ("ab", list[str], False),
+        (["ab"], list[str], True),
+        ([{"a": Tensor(3)}], list[dict[str, object]], True),
+        ([{"a": True}], list[dict[str, object]], True),
+        ([2.5], list[int], False),
+    ],
+)
+def test_types_of_stored_values(found: object, expected: object, is_one: bool) -> None:
+    assert is_of_type(found, expected) is is_one
 
 
 def test_only_what_fails_while_restoring_is_the_checkpoints() -> None:

@@ -9,7 +9,13 @@ from torch import nn
 from bertlab.api.optimizer import OptimizerRecipe, ParameterGroup
 from bertlab.config.merge import read_request
 from bertlab.config.run_config import resolve_request
-from bertlab.errors import BertlabError, CheckpointError, ConfigError, PluginError
+from bertlab.errors import (
+    BertlabError,
+    CheckpointError,
+    ConfigError,
+    DamagedCheckpointError,
+    PluginError,
+)
 from bertlab.model.optimizer import (
     build_optimizer,
     parameter_groups,
@@ -92,6 +98,21 @@ def test_another_optimizers_moments_are_refused(module: Module) -> None:
     state = OptimizerState.of_checkpoint("earlier", content)
     with pytest.raises(CheckpointError, match=r"trained by adamw, .* is SGD"):
         state.check(module, read_optimizer({"name": "SGD"}))
+
+
+def test_moments_of_another_size_are_not_taken_over(module: Module) -> None:
+    optimizer = build_optimizer(OptimizerConfig(), module)
+    give_gradients(module, 0)
+    optimizer.step()
+    content = {
+        "state_dict": module.state_dict(),
+        "optimizer_states": [copy.deepcopy(optimizer.state_dict())],
+        "lr_schedulers": [{"last_epoch": 3}],
+    }
+    OptimizerState.of_checkpoint("earlier", content).load(module, optimizer)
+    content["optimizer_states"][0]["state"][0]["exp_avg"] = torch.zeros(1)  # type: ignore[index]
+    with pytest.raises(DamagedCheckpointError, match=r"earlier: .*state.0.exp_avg: expected num"):
+        OptimizerState.of_checkpoint("earlier", content).load(module, optimizer)
 
 
 @pytest.mark.parametrize("name", OTHERS)

@@ -1,6 +1,7 @@
 """WordPiece: equal to transformers' BertTokenizerFast, robust to damaged files, fast and exact."""
 
 import json
+import math
 import pickle
 import re
 import shutil
@@ -342,6 +343,7 @@ def test_damaged_files(tmp_path, name, content, message):
         ({"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AA"}}, "SentencePiece"),
         ({"pre_tokenizer": 3}, "not usable"),
         ({"added_tokens": [{"content": "x"}]}, "added_tokens"),
+        ({"added_tokens": [{"content": "x", "id": math.inf}]}, "added_tokens: expected a list"),
         ({"added_tokens": [{"content": "[PAD]", "id": 3}]}, "id 3 in added_tokens and 0"),
         ({"added_tokens": [{"content": "new", "id": 10**6}]}, "gaps or repetitions"),
     ],

@@ -11,11 +11,12 @@ from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 
 from bertlab.checkpoints.run_checkpoint import last_checkpoint
 from bertlab.checkpoints.tensor_files import load_torch_file
-from bertlab.errors import ConfigError
+from bertlab.errors import ConfigError, DamagedCheckpointError
 from bertlab.model.evaluation import end_of
 from bertlab.training.best_checkpoint import (
     BestCheckpoint,
     check_checkpoints,
+    check_chosen_files,
     choose_monitor,
     direct_callbacks,
 )
@@ -367,3 +368,30 @@ def test_without_last_the_newest_whole_checkpoint_goes_on(
     assert (run / "results.json").read_bytes() == results
     assert load_torch_file(folder / "last.ckpt")["global_step"] == 6
     assert not list(folder.glob(".*"))
+
+
+@pytest.mark.parametrize("name", ["{}/last.ckpt", "{}/val/loss=2.ckpt", "/elsewhere/a.ckpt", None])
+def test_files_of_a_checkpoint_callback_are_in_its_folder(name: str | None, tmp_path: Path) -> None:
+    chosen = name and name.format(tmp_path)
+    check_chosen_files({"best_model_path": chosen}, ModelCheckpoint(tmp_path), "a.ckpt")
+
+
+@pytest.mark.parametrize("key", ["best_model_path", "last_model_path", "best_k_models"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "{}/../precious.ckpt",
+        "{}/link/precious.ckpt",
+        "{}/thesis",  # a folder of the user's, which Lightning would delete with all in it
+        "s3://precious/a.ckpt",
+        "simplecache::/../precious.ckpt",  # fsspec's: Lightning takes it for a file elsewhere
+    ],
+)
+def test_no_other_file_is_deleted_for_a_checkpoint(key: str, name: str, tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    (folder / "link").symlink_to(tmp_path)
+    chosen = name.format(folder)
+    state = {key: {chosen: torch.tensor(1.0)} if key == "best_k_models" else chosen}
+    with pytest.raises(DamagedCheckpointError, match=r"a.ckpt: .*expected a file in the run's"):
+        check_chosen_files(state, ModelCheckpoint(folder), "a.ckpt")

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -35,7 +36,9 @@ from bertlab.errors import (
     DamagedCheckpointError,
     ResumeError,
 )
+from bertlab.model.module import BertModule
 from bertlab.training.best_checkpoint import BestCheckpoint
+from bertlab.training.record import RunRecord
 from bertlab.training.run import Run
 from tests.conftest import Command
 
@@ -458,14 +461,19 @@ def test_files_of_a_run_directory_are_data(tiny_run: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("key", ["best_k_models", "best_model_path", "last_model_path"])
-def test_a_checkpoint_cannot_have_other_files_deleted(key: str, tmp_path: Path) -> None:
-    callback = BestCheckpoint(dirpath=tmp_path / "run" / "checkpoints")
+@pytest.mark.parametrize("kind", [BestCheckpoint, ModelCheckpoint])
+def test_a_checkpoint_cannot_have_other_files_deleted(
+    kind: type[ModelCheckpoint], key: str, tmp_path: Path
+) -> None:
+    callback = kind(dirpath=tmp_path / "run" / "checkpoints")
     (tmp_path / "run" / "checkpoints").mkdir(parents=True)
     outside = f"{callback.dirpath}/../../precious"
     value = {outside: torch.tensor(1.0)} if key == "best_k_models" else outside
     state = {**callback.state_dict(), key: value}
+    trainer = Mock(checkpoint_callbacks=[callback], ckpt_path="a.ckpt")
+    content = {"callbacks": {callback.state_key: state}}
     with pytest.raises(DamagedCheckpointError, match="precious"):
-        callback.load_state_dict(state)
+        RunRecord.on_load_checkpoint(Mock(), trainer, Mock(spec=BertModule), content)
     callback.load_state_dict({**callback.state_dict(), key: type(value)()})
 
 

@@ -14,6 +14,7 @@ from bertlab.extend import (
     OptimizerConfig,
     build_optimizer,
     parameter_names,
+    watch_loading,
 )
 
 
@@ -120,6 +121,7 @@ class OptimizerState:
         }
         groups = optimizer.state_dict()["param_groups"]  # this run's learning rates
         moved = {"state": state, "param_groups": groups}
+        watch_loading(optimizer, self.source)
         if take is None:
             optimizer.load_state_dict(moved)
         else:
