@@ -16,12 +16,17 @@ def no_run(source: str | Path) -> CheckpointError:
     return CheckpointError(f"{source}: no such run or checkpoint of bertlab")
 
 
-def check_target(base: str | Path, name: str) -> None:
-    """Refuse a base that is no folder, or a name that no file can have: CommandError."""
+FOLDER = "adapters"  # in that of the base
+ENDING = ".adapter"
+
+
+def check_target(base: str | Path, name: str) -> Path:
+    """Return the adapter's file; refuse what is no base, or no name of a file: CommandError."""
     if not Path(base).expanduser().is_dir():
         raise CommandError(f"{base}: expected a folder, in which the adapter is written")
     if not name or Path(name).name != name or name.startswith("."):
         raise CommandError(f"--name: found {name!r}, expected the name of a file, such as sst2")
+    return Path(base).expanduser() / FOLDER / f"{name}{ENDING}"
 
 
 class SaveAdapter(Command):
@@ -35,12 +40,14 @@ class SaveAdapter(Command):
             raise CommandError("adapter: expected --base FOLDER and --name NAME, or --join FILE")
         if not Path(given.model).exists():
             raise no_run(given.model)
-        if given.join is None:
-            check_target(given.base, given.name)
+        target = check_target(given.base, given.name) if given.join is None else Path(given.join)
+        if target.exists() and not given.overwrite:
+            told = f"adapter: {target} exists; choose another name, or replace it"
+            raise CommandError(f"{told} by --overwrite true")
         from bertlab_modern.saved_adapters import join_adapter, save_adapter  # noqa: PLC0415  torch
 
         if given.join is not None:
-            join_adapter(Path(given.model), Path(given.join), given.base)
+            join_adapter(Path(given.model), target, given.base)
             say(f"{given.join}: {given.model} with its base")
             return 0
         file = save_adapter(given.model, given.base, given.name)
@@ -57,6 +64,9 @@ class SaveAdapter(Command):
         parser.add_argument("--base", type=str | None, help="folder of the model it began with")
         parser.add_argument("--name", type=str | None, help="of the adapter in BASE/adapters")
         parser.add_argument("--join", type=str | None, help="checkpoint to write: both in one")
+        parser.add_argument(
+            "--overwrite", type=bool, default=False, help="replace the file, if it is there"
+        )
         return {"": parser}
 
 

@@ -17,6 +17,8 @@ from torch import Tensor
 from bertlab import CheckpointError, Pretrained, PretrainedModel
 from bertlab.extend import (
     DamagedCheckpointError,
+    check_nothing_leads_out,
+    check_tensors,
     explain_damage,
     find_checkpoint,
     load_torch_file,
@@ -25,11 +27,9 @@ from bertlab.extend import (
     read_pretrained,
     replacing,
 )
-from bertlab_modern.adapter_command import check_target, no_run
+from bertlab_modern.adapter_command import FOLDER, check_target, no_run
 from bertlab_modern.lora import KEPT, LoRA
 
-ENDING = ".adapter"
-FOLDER = "adapters"  # in that of the base
 _VERSION, _KEY = 1, "bertlab_adapter"
 _BASE, _A, _B = KEPT  # behind the name of a linear layer
 _REST = ("bertlab", "global_step")  # of a checkpoint: config, tokenizer, labels
@@ -48,10 +48,11 @@ def save_adapter(run: str | Path, base: str | Path, name: str) -> Path:
 
     Raises:
         CommandError: the base is no folder, or the name none of a file.
+        OutputError: a link there leads out of the base.
         CheckpointError: the run began with other weights.
     """
-    check_target(base, name)
-    folder = Path(base).expanduser()
+    target, folder = check_target(base, name), Path(base).expanduser()
+    check_nothing_leads_out(folder, FOLDER)
     file = find_checkpoint(run)
     if file is None:
         raise no_run(run)
@@ -76,7 +77,6 @@ def save_adapter(run: str | Path, base: str | Path, name: str) -> Path:
         "state_dict": kept,
         "rest": rest,
     }
-    target = folder / FOLDER / f"{name}{ENDING}"
     make_folder(target.parent)
     with replacing(target, durable=True) as written:
         torch.save(whole, written)
@@ -202,6 +202,7 @@ def _read(file: Path) -> dict[str, Any]:
     }
     if wrong := [key for key, each in fits.items() if not each]:
         raise DamagedCheckpointError(f"{file}: a damaged adapter: {', '.join(wrong)}")
+    check_tensors(file, content)
     return content
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +159,17 @@ def test_what_is_damaged_is_refused(
 
 
 @pytest.mark.slow
+def test_a_small_file_does_not_stand_for_a_large_tensor(files: dict[str, Path]) -> None:
+    content = torch.load(files["miles"], weights_only=True)
+    content["state_dict"]["x"] = torch.zeros(1, 1).expand(10**6, 10**6)
+    bad = files["miles"].with_name("bad.adapter")
+    torch.save(content, bad)
+    with pytest.raises(BertlabError, match=r"bad\.adapter: .*x"):
+        load_adapter(bad)
+    bad.unlink()
+
+
+@pytest.mark.slow
 @pytest.mark.first_fast
 @pytest.mark.parametrize(
     ("adapter", "words"),
@@ -203,6 +215,32 @@ def test_bad_names_and_places_are_refused(
     code, _, error = bertlab("fit", "--ckpt_path", files["miles"])
     assert code == 2
     assert "is an adapter, which fit does not continue" in error
+
+
+@pytest.mark.slow
+def test_nothing_is_replaced_unasked_nor_written_elsewhere(
+    runs: dict[str, bertlab.Run],
+    files: dict[str, Path],
+    base: Path,
+    tmp_path: Path,
+    bertlab: Command,
+) -> None:
+    mine, before = tmp_path / "mine.ckpt", files["miles"].read_bytes()
+    mine.write_text("mine")
+    save = (runs["miles"].directory, "--base", base, "--name", "miles")
+    for arguments in (save, (files["miles"], "--join", mine)):
+        code, _, error = bertlab("adapter", *arguments)
+        assert code == 2
+        assert "exists; choose another name, or replace it by --overwrite true" in error
+    assert (mine.read_text(), files["miles"].read_bytes()) == ("mine", before)
+    assert bertlab("adapter", *save, "--overwrite", "true")[0] == 0
+    theirs = shutil.copytree(base, tmp_path / "theirs", ignore=shutil.ignore_patterns("adapters"))
+    (tmp_path / "elsewhere").mkdir()
+    (theirs / "adapters").symlink_to(tmp_path / "elsewhere")
+    code, _, error = bertlab("adapter", save[0], "--base", theirs, "--name", "miles")
+    assert code == 2
+    assert "adapters: is a link that leads out" in error
+    assert not [*(tmp_path / "elsewhere").iterdir()]
 
 
 @pytest.mark.slow
