@@ -20,6 +20,7 @@ from bertlab.extend import (
     MANIFEST_FILE,
     SEED_SECTION,
     Config,
+    check_nothing_leads_out,
     content_hash,
     differences,
     explain_damage,
@@ -118,10 +119,12 @@ def adopt(found: Reusable, study_dir: Path) -> bool:
     try:
         if directory.exists():
             return False
+        check_nothing_leads_out(source)  # what a link leads to would be copied
         attempts = read_attempts(replace(run, id=source.name), found.study_dir)
         failure = f"{directory}: cannot be taken over from {source}"
         with explain_failed_write(failure), new_folder(directory) as folder:
-            shutil.copytree(source, folder, copy_function=_link_or_copy, dirs_exist_ok=True)
+            hidden = shutil.ignore_patterns(".*")  # not a run's, and not looked at above
+            shutil.copytree(source, folder, False, hidden, _link_or_copy, dirs_exist_ok=True)
             content = read_object(source / MANIFEST_FILE)
             write_json(folder / MANIFEST_FILE, {**content, REUSED_FROM: str(source.resolve())})
         if attempts:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bertlab.config.yaml_files import Config, read_config
+from bertlab.errors import OutputError
 from bertlab.plugins.index import version_of
 from bertlab_studies.errors import StudyError
 from bertlab_studies.execute.execution import take_lock
@@ -216,6 +217,20 @@ def test_another_study_may_have_the_same(tmp_path: Path) -> None:
     right = leave_all(open_in(tmp_path, "b"))
     here = open_in(tmp_path, "c")
     assert problems(here, wrong, right) == [""] * 4
+
+
+def test_what_a_link_of_another_study_leads_to_is_not_copied(tmp_path: Path) -> None:
+    there, here = leave_all(open_in(tmp_path, "a")), open_in(tmp_path, "b")
+    (tmp_path / "secret").write_text("mine")
+    found = find_reusable(here.planned, here.study_dir, [there.study_dir])[0]
+    (found.source / ".hidden").symlink_to(tmp_path / "secret")  # passed over
+    assert adopt(found, here.study_dir)
+    assert not (found.run.directory(here.study_dir) / ".hidden").exists()
+    other = find_reusable(here.planned, here.study_dir, [there.study_dir])[1]
+    (other.source / "notes.txt").symlink_to(tmp_path / "secret")
+    with pytest.raises(OutputError, match=r"notes\.txt: is a link that leads out"):
+        adopt(other, here.study_dir)
+    assert not other.run.directory(here.study_dir).exists()
 
 
 def test_what_is_no_other_study_is_refused(tmp_path: Path) -> None:
