@@ -42,6 +42,7 @@ from bertlab_pages.escaping import markdown_templates
 
 CARD = "README.md"
 _LONGEST = 200  # characters of a value
+_LARGEST = 1e30  # number
 _MOST_NAMES = 20
 _MOST_ROWS = 100  # of a table
 _TEMPLATES = "bertlab_pages"
@@ -257,7 +258,8 @@ def _training_rows(start: Pretrained, manifest: Mapping[str, Any]) -> Pairs:
 
 
 def _rounded(number: object) -> str | None:
-    return f"{number:,.0f}" if isinstance(number, int | float) else None
+    is_number = isinstance(number, int | float) and abs(number) < _LARGEST
+    return f"{number:,.0f}" if is_number else None
 
 
 def _data_rows(start: Pretrained, manifest: Mapping[str, Any]) -> list[tuple[str, str, str]]:

@@ -6,6 +6,7 @@ each row of the test set, whose mean is the run's. ``values.csv`` of a report is
 """
 
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +27,7 @@ from bertlab.extend import (
 from bertlab_evaluations.clusters import Clusters, clusters_of
 from bertlab_studies.errors import StudyError
 from bertlab_studies.report.repeats import RunResult, add_results
-from bertlab_studies.study_scores import Cell, Measure, StudyScores, VariantScores
+from bertlab_studies.study_scores import LARGEST, Cell, Measure, StudyScores, VariantScores
 
 _ROLES = ("variant", "seed", "finetune_seed", "measure", "score", "row", "cluster", "degenerate")
 _ALSO = {"value": "score"}  # as values.csv calls it
@@ -225,7 +226,10 @@ def _number(given: object, place: str) -> float | None:
     try:
         if isinstance(given, bool):
             raise ValueError
-        return float(text)
+        number = float(text)
+        if LARGEST < abs(number) < math.inf:
+            raise DataError(f"{place}: found {text[:80]}, expected a number below {LARGEST:g}")
+        return number
     except ValueError:
         raise DataError(f"{place}: found {text[:80]!r}, expected a number, or nothing") from None
 

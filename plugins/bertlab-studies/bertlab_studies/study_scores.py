@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from bertlab_studies.report.seed_noise import EarlierNoise
 
 
+LARGEST = 1e100  # score: the square of a larger one is no number
+
+
 @dataclass(frozen=True)
 class Measure:
     """A column of a study's table.

@@ -54,6 +54,12 @@ def rounded(content: object) -> object:
     return [rounded(each) for each in content] if isinstance(content, list) else content
 
 
+def test_a_score_whose_square_is_no_number_is_refused(tmp_path: Path) -> None:
+    file = written(tmp_path, LONG.replace("0.83", "1e200"))
+    with pytest.raises(DataError, match=r"scores.csv:3: score: found 1e200, expected a number be"):
+        import_scores(file)
+
+
 @pytest.mark.parametrize("nested", [False, True])
 def test_values_of_a_study_give_its_own_report_again(nested: bool, tmp_path: Path) -> None:
     study = made_up_study()

@@ -6,6 +6,7 @@ whoever works at it, ``STUDY/runs/<id>`` is what ``bertlab fit`` leaves.
 
 import contextlib
 import fcntl
+import math
 import os
 import time
 import zipfile
@@ -30,6 +31,7 @@ from bertlab_studies.settings import PLAN
 STATE_ENTRIES = ("attempts", "locks", "logs", PLAN)  # of a study's directory, besides its runs
 REUSED_FROM = "reused_from"  # key of a run's manifest: the run of another study that it was
 LOG_HEAD = "== "  # of the line with which an attempt begins in a run's log
+_DIGITS = 10  # of the number of a version of a log
 _TAIL = 8192  # bytes at the end of a log or CSV file in which its last line is looked for
 
 
@@ -172,7 +174,7 @@ def reused_from(directory: Path) -> str:
         source = read_object(directory / MANIFEST_FILE).get(REUSED_FROM)
     except (OSError, ValueError):
         return ""
-    return str(Path(source).parent.parent) if source else ""  # STUDY/runs/ID
+    return str(Path(source).parent.parent) if isinstance(source, str) else ""  # STUDY/runs/ID
 
 
 def is_resumable(run: PlannedRun, study_dir: Path) -> bool:
@@ -222,8 +224,11 @@ def read_attempts(run: PlannedRun, study_dir: Path) -> list[Attempt]:
     """
     path = attempts_file(run, study_dir)
     try:
-        found = read_object(path, {"attempts": list})["attempts"]
-        return [Attempt(**{**each, "outcome": Outcome(each["outcome"])}) for each in found]
+        content = read_object(path, {"attempts": list})["attempts"]
+        found = [Attempt(**{**each, "outcome": Outcome(each["outcome"])}) for each in content]
+        if not all(math.isfinite(each.started + each.seconds) for each in found):
+            raise ValueError("started, seconds: expected finite numbers")
+        return found
     except FileNotFoundError:
         return []
     except (ValueError, KeyError, TypeError) as error:
@@ -268,8 +273,10 @@ def last_step(directory: Path) -> int | None:
 
 def _last_step(directory: Path) -> int | None:
     logs = [log for log in directory.glob("csv/version_*/metrics.csv") if log.is_file()]
+    numbers = {log: log.parent.name.removeprefix("version_") for log in logs}
+    numbered = [log for log in logs if numbers[log].isdecimal() and len(numbers[log]) < _DIGITS]
     # by number: version_10 comes after version_9
-    for log in sorted(logs, key=lambda each: int(each.parent.name[8:]), reverse=True):
+    for log in sorted(numbered, key=lambda each: int(numbers[each]), reverse=True):
         with contextlib.suppress(OSError, ValueError, IndexError):
             with log.open(encoding="utf-8") as file:
                 column = file.readline(_TAIL).strip().split(",").index("step")

@@ -56,7 +56,7 @@ from bertlab_studies.report.run_curves import (
     objective_curves,
     pretraining_curves,
 )
-from bertlab_studies.study_scores import Cell, Curve, Measure, StudyScores, VariantScores
+from bertlab_studies.study_scores import LARGEST, Cell, Curve, Measure, StudyScores, VariantScores
 
 
 def collect(
@@ -429,7 +429,9 @@ def _results(directory: Path, evaluation: Evaluation | None) -> dict[str, float]
     """Return the metrics of the step that counts."""
     wants_best = evaluation is not None and evaluation.step == "best"
     # a run that kept no best step has its last one
-    return (wants_best and read_results(directory, best=True)) or read_results(directory)
+    found = (wants_best and read_results(directory, best=True)) or read_results(directory)
+    # such a run has diverged; the square of its score would be no number
+    return {name: math.inf if abs(value) > LARGEST else value for name, value in found.items()}
 
 
 def _value(results: Mapping[str, float], measure: Measure, of_rows: bool) -> float | None:

@@ -1,10 +1,18 @@
 """What the runs of a variant cost: tokens, FLOPs, seconds."""
 
+import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from bertlab.extend import MANIFEST_FILE, Config, read_config, read_object
+from bertlab.extend import (
+    MANIFEST_FILE,
+    Config,
+    explain_damage,
+    read_config,
+    read_object,
+    refusing_config,
+)
 from bertlab_studies.execute.run_state import State, is_done, read_status
 from bertlab_studies.plan.budget import Cost, measured_cost, pretraining_cost, sum_of
 from bertlab_studies.plan.measures import head_of, uses_pretraining
@@ -65,7 +73,13 @@ def _measured(directory: Path) -> Cost | None:
         manifest = _read(place / MANIFEST_FILE)
         if "training_tokens" not in manifest:
             return None
-        costs.append(measured_cost(read_config(place / "config.yaml"), manifest))
+        with explain_damage(place / MANIFEST_FILE):
+            for key in ("training_tokens", "mean_sequence_length"):
+                if not math.isfinite(manifest[key]):
+                    raise ValueError(f"{key}: found {manifest[key]}, expected a finite number")
+        config = place / "config.yaml"
+        with explain_damage(config), refusing_config(str(config), "model"):
+            costs.append(measured_cost(read_config(config), manifest))
     return sum_of(costs)
 
 

@@ -79,6 +79,8 @@ def compare_runs(plan: Plan, study_dir: Path) -> Sameness:
             continue
         with manifest_of(run, study_dir) as manifest:
             for key, value in data_of(plan, run, manifest, run.directory(study_dir)).items():
+                if not isinstance(value, str | None):
+                    raise TypeError(f"{key[0]}: found {value!r}, expected a text")
                 if value is None:
                     silent.append(run.id)
                 else:

@@ -274,10 +274,20 @@ def test_a_run_is_refused_before_its_parent_is_done(tmp_path: Path) -> None:
     assert not (tmp_path / "attempts").exists()
 
 
-def test_a_damaged_list_of_attempts_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        '{"begun": 3}',
+        '{"started": 3, "resumed": false, "outcome": "done", "seconds": "x"}',
+        '{"started": null, "resumed": false, "outcome": "done"}',
+        '{"started": 3, "resumed": false, "outcome": "done", "seconds": NaN}',
+        '{"started": Infinity, "resumed": false, "outcome": "done"}',
+    ],
+)
+def test_a_damaged_list_of_attempts_is_named(attempt: str, tmp_path: Path) -> None:
     run = fake_run("a")
     (tmp_path / "attempts").mkdir()
-    (tmp_path / "attempts" / "a.json").write_text('{"attempts": [{"begun": 3}]}')
+    (tmp_path / "attempts" / "a.json").write_text(f'{{"attempts": [{attempt}]}}')
     with pytest.raises(ConfigError, match=r"a\.json: damaged"):
         read_attempts(run, tmp_path)
 

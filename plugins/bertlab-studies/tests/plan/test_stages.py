@@ -120,6 +120,9 @@ def test_steps_of_stages_are_counted_on(tmp_path: Path) -> None:
         log.parent.mkdir(parents=True)
         log.write_text("step,loss\n" + "".join(f"{step},1\n" for step in range(steps)), "utf-8")
     assert last_step(directory) == 4
+    (directory / "csv" / "version_x").mkdir()  # not a run's
+    (directory / "csv" / "version_x" / "metrics.csv").write_text("step,loss\n9,1\n")
+    assert last_step(directory) == 4
     assert not is_resumable(run, tmp_path)
     (directory / "stages.yaml").touch()
     assert is_resumable(run, tmp_path)

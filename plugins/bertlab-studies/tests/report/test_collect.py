@@ -1,11 +1,13 @@
 """From the directories of runs to the scores of a study."""
 
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bertlab.errors import ConfigError
+from bertlab.errors import BertlabError, ConfigError
+from bertlab.files import UnreadableError
 from bertlab_studies.errors import StudyError
 from bertlab_studies.execute.run_state import Attempt, Outcome, write_attempts
 from bertlab_studies.plan.budget import pretraining_cost
@@ -62,6 +64,40 @@ def test_nothing_is_done(tmp_path: Path) -> None:
     found = collected(opened(tmp_path, evaluate={"x": "task.yaml"}))
     assert [measure.name for measure in found.measures] == ["x accuracy"]
     assert not found.cell("mlm", found.measures[0]).values
+
+
+@pytest.mark.parametrize("loss", [math.inf, 1e200])
+def test_a_score_whose_square_is_no_number_is_of_a_failed_run(loss: float, tmp_path: Path) -> None:
+    study = opened(tmp_path, evaluate={"x": "task.yaml"})
+    finish(study, run_of(study, "both", "x", 1), {"single-sentence/accuracy": loss, "loss": loss})
+    found = collected(study)
+    assert found.cell("both", found.measures[0]).values[1] == math.inf
+    assert study.report()
+
+
+@pytest.mark.parametrize(
+    ("facts", "config", "words"),
+    [
+        ({"training_tokens": "x"}, {}, "manifest.json"),
+        ({"mean_sequence_length": None}, {}, "manifest.json"),
+        ({"mean_sequence_length": math.nan}, {}, "mean_sequence_length: found nan, expected a"),
+        ({}, {"data": True}, "config.yaml"),
+        ({}, {"model": {"encoder": None}}, "config.yaml"),
+        ({}, {"model": {"encoder": {"name": "bert", "num_hidden_layers": 10**6}}}, "config.yaml"),
+    ],
+)
+def test_a_record_from_which_no_cost_follows_is_named(
+    facts: dict[str, Any], config: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    study = opened(tmp_path, seeds=1, settings={"data.vocab_size": 1000})
+    run = run_of(study, "mlm", BASE, 1)
+    given = {"training_tokens": 1200.0, "mean_sequence_length": 25.0, **facts}
+    finish(study, run, PRETRAINED, manifest=given)
+    place = run.directory(study.study_dir) / "config.yaml"
+    write_yaml(place, {**study.planned.configs["mlm", BASE], **config})
+    with pytest.raises((BertlabError, UnreadableError)) as caught:
+        collected(study)
+    assert words in f"{getattr(caught.value, 'filename', '')}: {caught.value}"
 
 
 def test_best_and_last_step(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Runs that should have the same data, versions and machine, and have not."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,8 @@ def leave_all(study: Study, **of_last: Any) -> PlannedRun:
         {"plugin_contents": {"a": 5}},
         {"data": 7},
         {"corpus": ["a"]},
+        {"corpus": math.nan},
+        {"tokenizer": 5},
         {"sessions": [{"kernels": [1]}]},
         {"sessions": [{"kernels": 5}]},
     ],
