@@ -71,7 +71,8 @@ def _is_schedule(found: Any, groups: object) -> bool:  # noqa: ANN401
         and _are_counts({key: found[0][key] for key in rest})
         and is_of_type(rates, list[list[float]])
         and all(math.isfinite(rate) and rate >= 0 for each in rates for rate in each)
-        and lists[2] == [None] * len(rates[0])
+        and isinstance(lists[2], list)
+        and all(each in (None, {}) for each in lists[2])
         and {len(each) for each in lists} <= {length or len(rates[0])}
     )
 

@@ -33,10 +33,7 @@ from bertlab.checkpoints.run_directory import (
     give_back,
     session,
 )
-from bertlab.checkpoints.training_state import (
-    refusing_other_state,
-    watch_loading,
-)
+from bertlab.checkpoints.training_state import refusing_other_state, watch_loading
 from bertlab.config.merge import PLUGIN_SECTIONS
 from bertlab.config.recorded import CONFIG_VERSION
 from bertlab.config.request import Request

@@ -177,6 +177,8 @@ WHOLE = {
         ("lr_schedulers", [SCHEDULE | {"base_lrs": [0.1, math.inf]}]),
         ("lr_schedulers", [SCHEDULE | {"_last_lr": [-0.1, 0.1]}]),
         ("lr_schedulers", [SCHEDULE | {"lr_lambdas": [None, {"factor": 1}]}]),
+        ("lr_schedulers", [SCHEDULE | {"lr_lambdas": [None, Tensor(3)]}]),
+        ("lr_schedulers", [SCHEDULE | {"lr_lambdas": 2}]),
         ("lr_schedulers", [{**SCHEDULE, "base_lrs": [], "_last_lr": [], "lr_lambdas": []}]),
         ("loops", {"fit_loop": 3}),
         ("loops", {"fit_loop": {"epoch_progress": {"current": {"completed": "x"}}}}),
@@ -188,6 +190,8 @@ WHOLE = {
 def test_parts_of_another_kind_are_named(key: str, found: object) -> None:
     assert all(kinds_of_training_state(WHOLE).values())
     assert all(kinds_of_training_state({}).values())  # weights alone
+    older = {**SCHEDULE, "lr_lambdas": [{}, {}], "verbose": False}
+    assert all(kinds_of_training_state({**WHOLE, "lr_schedulers": [older]}).values())
     wrong = [
         name for name, fits in kinds_of_training_state({**WHOLE, key: found}).items() if not fits
     ]

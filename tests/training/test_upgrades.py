@@ -80,7 +80,7 @@ def test_one_process_of_several_tells_of_other_draws(
     record = RunRecord(tmp_path, {}, goes_on=True)
     checkpoint = {RUN_KEY: {"random_states": []}}
     for is_first in (True, False):
-        trainer = Mock(is_global_zero=is_first)
+        trainer = Mock(is_global_zero=is_first, checkpoint_callbacks=[])
         record.on_load_checkpoint(trainer, Mock(spec=BertModule), checkpoint)
         assert ("dropout is no longer drawn" in capsys.readouterr().err) == is_first
 
