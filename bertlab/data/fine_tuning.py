@@ -7,6 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
+from bertlab.api.batch import IntArray
 from bertlab.api.examples import LabelledExamples, Labels
 from bertlab.api.task import Head, Task
 from bertlab.api.tokenizer import Tokenizer
@@ -148,6 +151,7 @@ class LabelledData(TaskData):
         self.head: Head | None = None
         self.rows: dict[str, LabelledExamples] = {}  # "train", and the evaluation sets by name
         self.encoded: dict[str, EncodedExamples] = {}
+        self._sequences: dict[str, IntArray] = {}  # how many each row has, by split
         self._held_out = 0  # of the training rows
         self._predicts_validation = False
 
@@ -213,6 +217,7 @@ class LabelledData(TaskData):
                 self.encoded[name] = encode_examples(
                     self.head, split.rows, self.tokenizer, self.max_seq_length
                 )
+                self._sequences[name] = np.bincount(self.encoded[name].row_numbers)
                 if not self.encoded[name].counts.sum():
                     notes = (f"{note}: {n:,}" for note, n in self.encoded[name].notes.items())
                     raise DataError(
@@ -222,7 +227,8 @@ class LabelledData(TaskData):
 
     def evaluation_sets(self) -> list[EvaluationRows]:
         """Return the rows of each evaluation set, in the order of the config."""
-        return [EvaluationRows(n, split.rows) for n, split in self.rows.items() if n != "train"]
+        sets = [(name, split.rows) for name, split in self.rows.items() if name != "train"]
+        return [EvaluationRows(name, rows, None, self._sequences) for name, rows in sets]
 
     def report_tables(self) -> list[tuple[str, list[ReportRow]]]:
         """Return rows, sequences, tokens, labels and what was left out or cut, by split."""

@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -47,6 +47,7 @@ class EvaluationRows:
     name: str = ""  # empty if it is the only one of its tasks
     rows: Sequence[Example] = ()
     tasks: Sequence[str] | None = None  # config names of its tasks; None: all of the run
+    sequences: Mapping[str, IntArray] = field(default_factory=dict)  # of each row, by set
 
 
 def limited(batches: int, limit: float) -> int:

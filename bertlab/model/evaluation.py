@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torchmetrics import MeanMetric, Metric, MetricCollection
 
-from bertlab.api.batch import EncoderOutput, PackedBatch
+from bertlab.api.batch import EncoderOutput, IntArray, PackedBatch
 from bertlab.api.examples import Example
 from bertlab.api.measures import end_of
 from bertlab.api.task import Head, Task, TaskLoss
@@ -36,10 +36,11 @@ class EvaluationSet(nn.Module):
         name: str,
         examples: Sequence[Example],
         metrics: Mapping[str, Metric],
+        sequences: Mapping[str, IntArray] | None = None,
     ) -> None:
         super().__init__()
         self.name = name
-        self.examples = examples
+        self.examples, self._sequences = examples, sequences
         self.metrics = nn.ModuleDict(
             {task: _collection(task, tasks[task], metrics) for task in tasks}
         )
@@ -80,9 +81,10 @@ class EvaluationSet(nn.Module):
         if isinstance(task, Head) and task.score_names():
             numbers, predictions = self._predictions(task)
             rows = [self.examples[number] for number in numbers]
-            if tune:
+            if tune and rows:
                 task.tune(rows, predictions)
-            values |= task.score(rows, predictions)
+            nothing = dict.fromkeys(task.score_names(), math.nan)
+            values |= task.score(rows, predictions) if rows else nothing
         return values
 
     def reset(self) -> None:
@@ -92,7 +94,7 @@ class EvaluationSet(nn.Module):
             self._of(name).reset()
 
     def _predictions(self, head: Head) -> tuple[list[int], list[dict[str, Any]]]:
-        """Return the rows that all devices saw, each once, and their predictions."""
+        """Return the rows whose sequences the devices saw all, each once, and their predictions."""
         parts = self._parts
         self._parts = []
         if torch.distributed.is_available() and torch.distributed.is_initialized():
@@ -103,7 +105,9 @@ class EvaluationSet(nn.Module):
         by_row: dict[int, dict[int, dict[str, Any]]] = {}
         for row, sequence, prediction in parts:
             by_row.setdefault(row, {})[sequence] = prediction
-        numbers = sorted(by_row)
+        # where limit_val_batches ends an evaluation, it may have seen a part of a row
+        whole = (self._sequences or {}).get(self.name)
+        numbers = sorted(n for n in by_row if whole is None or len(by_row[n]) == whole[n])
         return numbers, [
             head.merge(self.examples[row], [by_row[row][key] for key in sorted(by_row[row])])
             for row in numbers
@@ -140,7 +144,8 @@ class Evaluations(nn.ModuleList):
     ) -> None:
         super().__init__(
             EvaluationSet(
-                {name: tasks[name] for name in each.tasks or tasks}, each.name, each.rows, metrics
+                {name: tasks[name] for name in each.tasks or tasks},
+                *(each.name, each.rows, metrics, each.sequences),
             )
             for each in sets
         )

@@ -3,9 +3,12 @@
 import math
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -13,7 +16,8 @@ from torch import Tensor
 from torchmetrics import Metric
 
 from bertlab.api.batch import pack
-from bertlab.api.task import TaskLoss
+from bertlab.api.examples import Example
+from bertlab.api.task import Head, TaskLoss
 from bertlab.config.merge import read_request
 from bertlab.config.run_config import resolve_request
 from bertlab.data.module import EvaluationRows
@@ -144,6 +148,38 @@ def test_a_metric_whose_extra_is_missing_is_named() -> None:
     evaluation = EvaluationSet({"nsp": NextSentencePrediction()}, "", (), {"sure": SureAndWrong()})
     with pytest.raises(PluginError, match=r"'sure' cannot take the predictions of nsp.*'sure'"):
         update(evaluation, [0], [1])
+
+
+@pytest.mark.parametrize(
+    ("seen", "scored"),
+    [
+        ([(0, 0), (0, 1), (1, 2), (2, 3), (2, 4), (2, 5)], {0: 2, 1: 1, 2: 3}),
+        ([(2, 5), (0, 1), (2, 4), (0, 0)], {0: 2}),  # limit_val_batches: row 2 was cut
+        ([(2, 5), (2, 5), (2, 4)], {}),  # on two devices
+    ],
+)
+def test_a_row_of_which_a_part_was_not_seen_is_not_scored(
+    seen: list[tuple[int, int]], scored: dict[int, int]
+) -> None:
+    rows = [Example({}, f"row {number}") for number in range(3)]
+    head = Mock(spec=Head)
+    head.score_names.return_value = ["parts"]
+    head.metrics.return_value = head.derived_metrics.return_value = {}
+    head.decode.side_effect = lambda _, batch: [{} for _ in range(len(batch))]
+    head.merge.side_effect = lambda row, parts: {"row": row, "parts": len(parts)}
+    found = []
+    head.score.side_effect = lambda rows, made: found.extend(made) or {"parts": len(rows)}
+    sequences = {"dev": np.array([2, 1, 3])}
+    evaluation = EvaluationSet({"tags": head}, "dev", rows, {}, sequences)
+    for row, sequence in seen:
+        fields = {"row": torch.tensor([row]), "sequence": torch.tensor([sequence])}
+        batch = replace(pack([[1]]), fields=fields)
+        loss = TaskLoss(torch.tensor(1.0), 1, *torch.zeros(2, 1))
+        evaluation.update("tags", head, None, batch, loss)
+    values = evaluation.compute("tags", head, tune=True)
+    assert {rows.index(each["row"]): each["parts"] for each in found} == scored
+    assert values["parts"] == len(scored) or (not scored and math.isnan(values["parts"]))
+    assert head.tune.call_count == bool(scored)
 
 
 def test_two_sets_do_not_share_a_metric() -> None:

@@ -44,16 +44,9 @@ TABLES = {
 """What ``format`` takes beside named formats, and what each is."""
 
 ROW_ENDINGS = {
-    ".tsv": "tsv",
-    ".tab": "tsv",
-    ".csv": "csv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "json",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".arrow": "arrow",
-    ".feather": "arrow",
+    **{".tsv": "tsv", ".tab": "tsv", ".csv": "csv"},
+    **{".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json"},
+    **{".parquet": "parquet", ".pq": "parquet", ".arrow": "arrow", ".feather": "arrow"},
 }
 """Formats of rows by the endings of files, in lower case, packed or not; of corpora as well."""
 

@@ -213,7 +213,7 @@ class SeveralHeadsData(TaskData):
     def evaluation_sets(self) -> list[EvaluationRows]:
         """Return the evaluation sets of one head after the other, then held-out text."""
         sets = [
-            EvaluationRows(each.name, each.rows, (name,))
+            EvaluationRows(each.name, each.rows, (name,), each.sequences)
             for name, part in self.parts.items()
             for each in part.evaluation_sets()
         ]
