@@ -176,18 +176,18 @@ def choose_monitor(
     """Return the metric that decides, and which end of it is better: ``min`` or ``max``."""
     if monitor is None:
         return None, "min"
+    better, names = None, model.metric_names()
     if monitor == AUTO:
-        return _monitor_of(model)
-    if monitor in model.heads:
-        return model.evaluations.monitor_of(monitor), model.heads[monitor].monitor[1]
-    names = model.metric_names()
-    if monitor not in names:
+        monitor, better = _monitor_of(model)
+    elif monitor in model.heads:
+        monitor, better = model.evaluations.monitor_of(monitor), model.heads[monitor].monitor[1]
+    elif monitor not in names:
         # eval_f1 -> val/topic/f1
         ends = {each.rpartition("/")[2]: each for each in reversed(names) if each[:4] == "val/"}
         meant = max((end for end in ends if monitor.endswith(end)), key=len, default="")
         told = f"{key}.monitor: found {monitor!r}{nearest(ends.get(meant, monitor), names)}"
         raise ConfigError(f"{told} (there are: {', '.join(names)})")
-    better = model.evaluations.better_end(monitor)
+    better = better or model.evaluations.better_end(monitor)
     if better is None and mode == AUTO:
         told = f"{key}.monitor: found {monitor!r}, of which nothing tells the better end"
         raise ConfigError(f"{told}; expected {key}.mode beside it, min or max, or another metric")

@@ -11,6 +11,7 @@ from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 
 from bertlab.checkpoints.run_checkpoint import last_checkpoint
 from bertlab.checkpoints.tensor_files import load_torch_file
+from bertlab.config.run_config import AUTO
 from bertlab.errors import ConfigError, DamagedCheckpointError
 from bertlab.model.evaluation import end_of
 from bertlab.training.best_checkpoint import (
@@ -91,6 +92,18 @@ def test_the_best_by_any_logged_figure_is_told(
     assert best["step"] == min(values, key=lambda step: values[step])
     assert best["monitor"] == monitor
     assert f"best {monitor}: {values[best['step']]:.4f} at step {best['step']}" in printed
+
+
+@pytest.mark.parametrize("monitor", [AUTO, "tone", "val/tone/f1"])
+def test_a_mode_against_the_better_end_is_refused(monitor: str) -> None:
+    model = Mock(heads={"tone": Mock(monitor=("f1", "max"))})
+    model.metric_names.return_value = ["val/tone/f1"]
+    model.evaluations.monitor_of.return_value = "val/tone/f1"
+    model.evaluations.better_end.return_value = "max"
+    for mode in (AUTO, "max"):
+        assert choose_monitor(monitor, model, mode) == ("val/tone/f1", "max")
+    with pytest.raises(ConfigError, match=r"checkpoint.mode: found min, but of val/tone/f1 the be"):
+        choose_monitor(monitor, model, "min")
 
 
 @pytest.mark.slow
