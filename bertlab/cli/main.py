@@ -62,7 +62,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         sys.stderr.write("bertlab: interrupted\n")
         return 130
-    except BrokenPipeError:  # as of `bertlab … | head`
+    except (BrokenPipeError, SystemExit) as error:  # as of `bertlab … | head`; rich exits by it
+        if BrokenPipeError not in (type(error), type(error.__context__)):
+            raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more
         return 141  # 128 + SIGPIPE, as a shell reports it
     except Exception as error:

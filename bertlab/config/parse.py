@@ -208,13 +208,9 @@ _ANSWERS: list[tuple[str, Callable[[Match, ArgumentParser], str]]] = [
 
 
 TypeForm = Any  # a class, or a form such as ``int | None`` or ``Literal["a", "b"]``
-_WORDS = {
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    str: "a text",
-    NoneType: "null",
-    Path: "a path",
+_WORDS: dict[TypeForm, str] = {
+    **{bool: "true or false", int: "a whole number", float: "a number"},
+    **{str: "a text", NoneType: "null", Path: "a path"},
     timedelta: "a time such as {hours: 8, minutes: 30} or 00:08:30:00 (days first)",
 }
 

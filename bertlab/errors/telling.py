@@ -28,13 +28,10 @@ from bertlab.errors.catalogue import (
 _MOST_SHOWN = 4000
 _KINDS = {str: "text", int: "number", float: "number", dict: "mapping", bool: "truth value"}
 # "Requirement 'wandb>=0.12.10' not met", "pip install -U deepspeed", "No module named 'a.b'"
-_MISSING = tuple(
-    re.compile(pattern)
-    for pattern in (
-        r"Requirement '([\w-]+)([^']*)' not met",
-        r"pip install (?:-U |--upgrade )?['\"]?([\w-]+)([<>=~!][\w.,<>=~!]*)?",
-        r"ModuleNotFoundError: No module named '(\w+)()",
-    )
+_MISSING = (
+    re.compile(r"Requirement '([\w-]+)([^']*)' not met"),
+    re.compile(r"pip install (?:-U |--upgrade )?['\"]?([\w-]+)([<>=~!][\w.,<>=~!]*)?"),
+    re.compile(r"ModuleNotFoundError: No module named '(\w+)()"),
 )
 
 
