@@ -33,6 +33,7 @@ def short_help(command: str, request: "Request") -> str:
     for path, content in request.files:
         set_here = (f"  --{key} {yaml_inline(value)}" for key, value in leaves(content))
         lines += ["", f"{path} sets:", *set_here]
+    lines += [f"  --model.objectives {yaml_inline(request.objectives)}"] * request.objectives_named
     if takes_config and not request.files:
         shown = (x for x in offered_names() if not x.startswith(("studies", "evaluations")))
         folded = indent(fill(" ".join(shown), 78, break_on_hyphens=False), "  ")

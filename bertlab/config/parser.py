@@ -61,7 +61,7 @@ class _KeysOfFit:
     """Where a run is kept, and how long it is.
 
     Args:
-        run_dir: directory of the run; by default runs/NAME-OF-THE-CONFIG
+        run_dir: directory of the run; by default runs/NAME of the config, finetune-NAME with a head
         max_tokens: train on about so many tokens, instead of trainer.max_steps
         max_words: train on about so many words of the text, instead of trainer.max_steps;
             trainer.max_epochs limits how often the corpus is read for them

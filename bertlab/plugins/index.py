@@ -215,7 +215,8 @@ def contract_mismatch(package: str, contract: int) -> str | None:
     """Return why a package does not fit the contract, and what to do; None if it does."""
     if OLDEST_CONTRACT <= contract <= CONTRACT:
         return None
-    words = f"it was written for version {contract} of the plugin contract, "
+    silent = " or states none," if contract == 1 else ""
+    words = f"it was written for version {contract} of the plugin contract,{silent} "
     words += f"this bertlab has version {CONTRACT}; "
     if contract > CONTRACT:
         return f"{words}upgrade bertlab: pip install -U {METAPACKAGE}"

@@ -152,10 +152,14 @@ class _Part:
     def check(self) -> None:
         """Raise CorpusError if the corpus ended before there was enough."""
         if self.met < self.words:
-            before = "" if self.option == _OPTIONS[TEXT] else " after those of --words"
+            is_text = self.option == _OPTIONS[TEXT]
+            before = "" if is_text else " after those of --words"
+            passed = (
+                "" if is_text else "; documents too long for the rest of --words are in no part"
+            )
             raise CorpusError(
                 f"corpus {self.corpus.name}: has {self.met:,} words{before}, expected at least "
-                f"{self.words:,} ({self.option}); add text or ask for fewer"
+                f"{self.words:,} ({self.option}); add text or ask for fewer{passed}"
             )
         if self.left == self.words:
             raise CorpusError(

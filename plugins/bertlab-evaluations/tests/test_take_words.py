@@ -188,6 +188,7 @@ def test_too_few_words_for_what_is_held_out(
     code, _, error = bertlab("take-words", *given)
     assert code == 2
     assert "has 1 words after those of --words, expected at least 1,000 (--held_out)" in error
+    assert "; documents too long for the rest of --words are in no part" in error
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "novels", "rows.jsonl", "sentences.txt",
     ]  # fmt: skip
