@@ -113,15 +113,11 @@ def refusing_config(source: str, made: str) -> Iterator[None]:
         raise CheckpointError(words) from error
 
 
-def watch_loading(optimizer: Optimizer, source: str) -> None:
-    """Check every state that the optimiser is given from now on, before it takes it."""
-
-    def check(optimizer: Optimizer, state: dict[str, Any]) -> None:
-        if wrong := _wrong_groups(optimizer, state) or _wrong_moments(optimizer, state):
-            told = f"{source}: a damaged bertlab checkpoint"
-            raise DamagedCheckpointError(f"{told}: optimizer_states: {wrong}")
-
-    optimizer.register_load_state_dict_pre_hook(check)
+def check_optimizer_state(optimizer: Optimizer, state: dict[str, Any], source: str) -> None:
+    """Raise DamagedCheckpointError unless an optimiser writes such a state as it is to take."""
+    if wrong := _wrong_groups(optimizer, state) or _wrong_moments(optimizer, state):
+        told = f"{source}: a damaged bertlab checkpoint"
+        raise DamagedCheckpointError(f"{told}: optimizer_states: {wrong}")
 
 
 def _wrong_groups(optimizer: Optimizer, state: dict[str, Any]) -> str | None:
@@ -176,7 +172,7 @@ def _wrong_moments(optimizer: Optimizer, state: dict[str, Any]) -> str | None:
     if len(found) != state.get(ENTRIES, len(found)):  # what never had a gradient has no entry
         return f"state: found {len(found)} parameters, expected {state[ENTRIES]!r} as were written"
     # sizes are known of torch's own; another optimiser may remember anything
-    is_torchs = type(optimizer).__module__.startswith("torch.optim.")
+    is_torchs = f"{type(optimizer).__module__}.".startswith("torch.optim.")  # or the package itself
     for number, moments in found.items():
         where = f"state.{number}"
         if not isinstance(moments, dict):
@@ -204,7 +200,7 @@ def _fits(name: str, found: Any, parameter: Tensor) -> bool:  # noqa: ANN401
     if found is None:
         return name == "momentum_buffer"  # of SGD without momentum
     size = list(parameter.shape)
-    if name in _OF_MATRICES:  # (N, 1) and (1, M) of a parameter (N, M)
+    if name in _OF_MATRICES and len(size) > 1:  # (N, 1) and (1, M) of a parameter (N, M)
         size[_OF_MATRICES[name]] = 1
     return isinstance(found, Tensor) and found.is_floating_point() and list(found.shape) == size
 

@@ -8,6 +8,7 @@ that of the session that wrote it.
 import contextlib
 import errno
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -33,7 +34,7 @@ from bertlab.checkpoints.run_directory import (
     give_back,
     session,
 )
-from bertlab.checkpoints.training_state import refusing_other_state, watch_loading
+from bertlab.checkpoints.training_state import check_optimizer_state, refusing_other_state
 from bertlab.config.merge import PLUGIN_SECTIONS
 from bertlab.config.recorded import CONFIG_VERSION
 from bertlab.config.request import Request
@@ -227,8 +228,9 @@ class RunRecord(Callback):
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Check the optimiser's state, which Lightning is about to give back."""
         if trainer.ckpt_path is not None:
+            check = partial(check_optimizer_state, source=str(trainer.ckpt_path))
             for each in trainer.optimizers:
-                watch_loading(each, str(trainer.ckpt_path))
+                each.register_load_state_dict_pre_hook(check)
 
     @contextlib.contextmanager
     def kept_if_it_begins(self, checkpoint: str | None) -> Iterator[None]:

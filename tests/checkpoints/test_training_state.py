@@ -3,6 +3,7 @@
 import copy
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from unittest.mock import MagicMock, Mock
 
@@ -12,10 +13,10 @@ from lightning.pytorch.trainer.connectors.checkpoint_connector import _Checkpoin
 from torch import Tensor, nn
 
 from bertlab.checkpoints.training_state import (
+    check_optimizer_state,
     is_of_type,
     kinds_of_training_state,
     refusing_other_state,
-    watch_loading,
 )
 from bertlab.errors import DamagedCheckpointError
 from bertlab.model.module import BertModule
@@ -38,7 +39,7 @@ def stepped(
 
 def load(state: State, kind: Callable[..., torch.optim.Optimizer] = torch.optim.AdamW) -> None:
     fresh = stepped(kind)
-    watch_loading(fresh, "a.ckpt")
+    check_optimizer_state(fresh, state, "a.ckpt")
     fresh.load_state_dict(state)
 
 
@@ -118,6 +119,18 @@ def test_another_state_is_refused_before_it_is_taken(words: str) -> None:
     assert f"a.ckpt: a damaged bertlab checkpoint: optimizer_states: {words}" in str(failure.value)
 
 
+def test_means_over_a_dimension_are_of_matrices() -> None:
+    state = stepped(torch.optim.Adafactor).state_dict()
+    load(copy.deepcopy(state), torch.optim.Adafactor)
+    for number, name, wrong in ((1, "col_var", (1,)), (0, "row_var", (1, 3)), (0, "col_var", ())):
+        damaged = copy.deepcopy(state)
+        damaged["state"][number][name] = torch.zeros(wrong)
+        with pytest.raises(
+            DamagedCheckpointError, match=f"state.{number}.{name}: expected numbers"
+        ):
+            load(damaged, torch.optim.Adafactor)
+
+
 def test_moments_that_were_cut_out_are_missed() -> None:
     optimizer = stepped(torch.optim.AdamW)
     never = nn.Parameter(torch.zeros(2))  # it had no gradient, and has no moments
@@ -125,7 +138,8 @@ def test_moments_that_were_cut_out_are_missed() -> None:
     checkpoint = {"optimizer_states": [optimizer.state_dict()]}
     BertModule.on_save_checkpoint(MagicMock(), checkpoint)
     state = checkpoint["optimizer_states"][0]
-    watch_loading(optimizer, "a.ckpt")
+    check = partial(check_optimizer_state, source="a.ckpt")
+    optimizer.register_load_state_dict_pre_hook(check)
     optimizer.load_state_dict(copy.deepcopy(state))
     del state["state"][1]
     with pytest.raises(DamagedCheckpointError, match="state: found 2 parameters, expected 3 as"):

@@ -13,8 +13,8 @@ from bertlab.extend import (
     DamagedCheckpointError,
     OptimizerConfig,
     build_optimizer,
+    check_optimizer_state,
     parameter_names,
-    watch_loading,
 )
 
 
@@ -121,7 +121,7 @@ class OptimizerState:
         }
         groups = optimizer.state_dict()["param_groups"]  # this run's learning rates
         moved = {"state": state, "param_groups": groups}
-        watch_loading(optimizer, self.source)
+        check_optimizer_state(optimizer, moved, self.source)
         if take is None:
             optimizer.load_state_dict(moved)
         else:
