@@ -60,6 +60,7 @@ from bertlab.checkpoints.tensor_files import check_tensors as check_tensors
 from bertlab.checkpoints.tensor_files import load_matching as load_matching
 from bertlab.checkpoints.tensor_files import load_torch_file as load_torch_file
 from bertlab.checkpoints.training_state import check_optimizer_state as check_optimizer_state
+from bertlab.checkpoints.training_state import is_of_type as is_of_type
 from bertlab.checkpoints.training_state import refusing_config as refusing_config
 from bertlab.cli.data import add_corpus as add_corpus
 from bertlab.cli.data import make_parser as make_parser

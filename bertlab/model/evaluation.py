@@ -80,11 +80,12 @@ class EvaluationSet(nn.Module):
         values |= task.derived_metrics(values)
         if isinstance(task, Head) and task.score_names():
             numbers, predictions = self._predictions(task)
+            if not numbers:  # none was seen whole
+                return values | dict.fromkeys(task.score_names(), math.nan)
             rows = [self.examples[number] for number in numbers]
-            if tune and rows:
+            if tune:
                 task.tune(rows, predictions)
-            nothing = dict.fromkeys(task.score_names(), math.nan)
-            values |= task.score(rows, predictions) if rows else nothing
+            values |= task.score(rows, predictions)
         return values
 
     def reset(self) -> None:

@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from bertlab.extend import Request
 
 
+FOLDER = "adapters"  # in that of the base
+ENDING = ".adapter"
+
+
 def no_run(source: str | Path) -> CheckpointError:
     """Return the error for a place where there is no run, checkpoint or adapter."""
     return CheckpointError(f"{source}: no such run or checkpoint of bertlab")
-
-
-FOLDER = "adapters"  # in that of the base
-ENDING = ".adapter"
 
 
 def check_target(base: str | Path, name: str) -> Path:

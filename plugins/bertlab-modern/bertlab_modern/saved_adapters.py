@@ -21,6 +21,7 @@ from bertlab.extend import (
     check_tensors,
     explain_damage,
     find_checkpoint,
+    is_of_type,
     load_torch_file,
     make_folder,
     model_of,
@@ -187,24 +188,18 @@ def _read(file: Path) -> dict[str, Any]:
     content = load_torch_file(file)
     if not isinstance(content, dict) or content.get(_KEY) != _VERSION:
         raise CheckpointError(f"{file}: not an adapter that this bertlab reads")
-    state, rest, scale = (content.get(key) for key in ("state_dict", "rest", "scale"))
+    state: Any = content.get("state_dict")
+    scale = content.get("scale")
     fits = {
         "base": isinstance(content.get("base"), str),
         "scale": isinstance(scale, float) and math.isfinite(scale),
-        "merged": _are_texts(content.get("merged")),
-        "names": _are_texts(content.get("names")),
-        "state_dict": isinstance(state, dict)
-        and _are_texts([*state])
-        and all(
-            isinstance(each, Tensor) and each.layout == torch.strided for each in state.values()
-        ),
-        "rest": isinstance(rest, dict) and _are_texts([*rest]),
+        "merged": is_of_type(content.get("merged"), list[str]),
+        "names": is_of_type(content.get("names"), list[str]),
+        "state_dict": is_of_type(state, dict[str, Tensor])
+        and all(each.layout == torch.strided for each in state.values()),
+        "rest": is_of_type(content.get("rest"), dict[str, object]),
     }
     if wrong := [key for key, each in fits.items() if not each]:
         raise DamagedCheckpointError(f"{file}: a damaged adapter: {', '.join(wrong)}")
     check_tensors(file, content)
     return content
-
-
-def _are_texts(found: object) -> bool:
-    return isinstance(found, list) and all(isinstance(each, str) for each in found)

@@ -273,10 +273,10 @@ def last_step(directory: Path) -> int | None:
 
 def _last_step(directory: Path) -> int | None:
     logs = [log for log in directory.glob("csv/version_*/metrics.csv") if log.is_file()]
-    numbers = {log: log.parent.name.removeprefix("version_") for log in logs}
-    numbered = [log for log in logs if numbers[log].isdecimal() and len(numbers[log]) < _DIGITS]
+    versions = [(log.parent.name.removeprefix("version_"), log) for log in logs]
     # by number: version_10 comes after version_9
-    for log in sorted(numbered, key=lambda each: int(numbers[each]), reverse=True):
+    numbered = [(int(n), log) for n, log in versions if n.isdecimal() and len(n) < _DIGITS]
+    for _, log in sorted(numbered, reverse=True):
         with contextlib.suppress(OSError, ValueError, IndexError):
             with log.open(encoding="utf-8") as file:
                 column = file.readline(_TAIL).strip().split(",").index("step")

@@ -78,7 +78,7 @@ def _measured(directory: Path) -> Cost | None:
                 if not math.isfinite(manifest[key]):
                     raise ValueError(f"{key}: found {manifest[key]}, expected a finite number")
         config = place / "config.yaml"
-        with explain_damage(config), refusing_config(str(config), "model"):
+        with refusing_config(str(config), "model"):
             costs.append(measured_cost(read_config(config), manifest))
     return sum_of(costs)
 
